@@ -110,15 +110,15 @@ CATALOGUE_ACTIONS: dict[str, tuple[Action, str]] = {
     ),
     "get API key": (
         lambda store, _: store.catalogue.get_api_key("k1"),
-        "SEARCH api_keys USING INDEX idx_api_key_id (key_id=?)",
+        "SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (key_id=?)",
     ),
     "list API keys": (
         lambda store, _: store.catalogue.list_api_keys("acme", cursor='["k1"]', limit=5),
-        "SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (tenant_id=? AND key_id>?)",
+        "SEARCH api_keys USING INDEX idx_api_key_tenant (tenant_id=? AND key_id>?)",
     ),
     "delete API key": (
         lambda store, _: store.catalogue.delete_api_key("acme", "k1"),
-        "SEARCH api_keys USING INDEX idx_api_key_id (key_id=?)",  # unique; the tenant is compared
+        "SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (key_id=?)",  # unique; the tenant is compared
     ),
 }
 

@@ -10,47 +10,12 @@ import sqlalchemy as sa
 from sqlalchemy import CheckConstraint, Column, ForeignKeyConstraint, Index, Table
 
 from duetime.domain.service_calls import CallStatus, Method
-from duetime.stores.backends.sql.column_types import BIG, SMALL, exact_text_of, text_of
-from duetime.stores.backends.sql.tables import metadata, one_of, only_on, partial_index
+from duetime.stores.backends.sql.column_types import BIG, exact_text_of
+from duetime.stores.backends.sql.tables import column_of, metadata, one_of, only_on, partial_index, table_of
+from duetime.stores.entities import EVENT, EXECUTION, SERVICE_CALL
 
-_TENANT = text_of(63)
-_ID = text_of(63)
-_INSTANT = text_of(24)
-
-
-service_calls = Table(
-    "service_calls",
-    metadata,
-    Column("tenant_id", _TENANT, primary_key=True),
-    Column("service_call_id", _ID, primary_key=True),
-    Column("name", exact_text_of(255), nullable=False),
-    Column("status", text_of(16), nullable=False),
-    Column("is_starred", SMALL, nullable=False),
-    Column("submitted_at", _INSTANT, nullable=False),
-    Column("due_at", _INSTANT, nullable=False),
-    Column("started_at", _INSTANT),
-    Column("finished_at", _INSTANT),
-    Column("registered_at", _INSTANT, nullable=False),
-    Column("reached_at", _INSTANT),
-    Column("wake_at", _INSTANT),
-    Column("updated_at", _INSTANT, nullable=False),
-    Column("expires_at", _INSTANT),
-    Column("shard_id", sa.Integer, nullable=False),
-    Column("call_revision", BIG, nullable=False),
-    Column("attempts", sa.Integer, nullable=False),
-    Column("event_count", sa.Integer, nullable=False),
-    Column("timeout_seconds", sa.Integer, nullable=False),
-    Column("correlation_id", exact_text_of(255), nullable=False),
-    Column("idempotency_key", exact_text_of(255)),
-    Column("call_digest", text_of(64), nullable=False),
-    Column("execution_id", _ID),
-    Column("last_event_id", _ID),
-    Column("rerun_of", _ID),
-    Column("tags", sa.Text),
-    Column("retry_policy", sa.Text),
-    Column("outcome_meta", sa.Text),
-    Column("request_spec", sa.Text, nullable=False),
-    Column("request_body", sa.Text),
+service_calls = table_of(
+    SERVICE_CALL,
     CheckConstraint(
         "(status IN ('Scheduled', 'Running') AND wake_at IS NOT NULL AND finished_at IS NULL)"
         f" OR ({one_of('status', 'Succeeded', 'Failed', 'Cancelled')}"
@@ -108,37 +73,15 @@ def _of_call() -> ForeignKeyConstraint:
 service_call_tags = Table(
     "service_call_tags",
     metadata,
-    Column("tenant_id", _TENANT, primary_key=True),
-    Column("service_call_id", _ID, primary_key=True),
+    *(column_of(SERVICE_CALL, name, primary_key=True) for name in SERVICE_CALL.key),
     Column("tag", exact_text_of(255), primary_key=True),
     _of_call(),
 )
 _TAG = service_call_tags.c
 Index("idx_service_call_tags_tag", _TAG.tenant_id, _TAG.tag, _TAG.service_call_id)
 
-http_execution_log = Table(
-    "http_execution_log",
-    metadata,
-    Column("tenant_id", _TENANT, primary_key=True),
-    Column("service_call_id", _ID, primary_key=True),
-    Column("execution_id", _ID, primary_key=True),
-    Column("execution_number", sa.Integer, nullable=False),
-    Column("execution_status", text_of(16), nullable=False),
-    Column("started_at", _INSTANT, nullable=False),
-    Column("deadline_at", _INSTANT, nullable=False),
-    Column("finished_at", _INSTANT),
-    Column("duration_ms", BIG),
-    Column("response_status", text_of(3)),
-    Column("failure_reason", text_of(32)),
-    Column("error_message", sa.Text),
-    Column("request_method", text_of(16), nullable=False),
-    Column("request_url", text_of(2048), nullable=False),
-    Column("request_headers", sa.Text, nullable=False),
-    Column("request_body_meta", sa.Text, nullable=False),
-    Column("response_headers", sa.Text),
-    Column("response_body_meta", sa.Text),
-    Column("request_body", sa.Text),
-    Column("response_body", sa.Text),
+http_execution_log = table_of(
+    EXECUTION,
     _of_call(),
     CheckConstraint(one_of("request_method", *Method), name="http_execution_log_method"),
 )
@@ -149,17 +92,7 @@ outbox = Table(
     "outbox",
     metadata,
     Column("id", BIG, sa.Identity(), primary_key=True),
-    Column("tenant_id", _TENANT, nullable=False),
-    Column("aggregate_id", _ID, nullable=False),
-    Column("event_sequence", sa.Integer, nullable=False),
-    Column("event_id", _ID, nullable=False),
-    Column("event_type", text_of(63), nullable=False),
-    Column("occurred_at", _INSTANT, nullable=False),
-    Column("created_at", _INSTANT, nullable=False),
-    Column("published_at", _INSTANT),
-    Column("correlation_id", text_of(255), nullable=False),
-    Column("causation_id", _ID),
-    Column("event_payload", sa.Text, nullable=False),
+    *(column_of(EVENT, name) for name in EVENT.names),
 )
 """No foreign key: events outlive their call until they are published."""
 

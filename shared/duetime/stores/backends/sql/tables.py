@@ -1,4 +1,4 @@
-"""Declares the tables of timers, namespaces and keys; schema.py creates them.
+"""The tables of timers, namespaces and keys, made of what ``entities`` declares; schema.py creates them.
 
 Why the keys and indexes are as they are: docs/decisions/0016-sql-rows-keys-and-batches.md.
 
@@ -15,8 +15,20 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import CheckConstraint, Column, Index, MetaData, Table
+from sqlalchemy.schema import SchemaItem
 
 from duetime.stores.backends.sql.column_types import BIG, BYTES_16, SMALL, exact_text_of, text_of
+from duetime.stores.entities import (
+    API_KEY,
+    COUNTER,
+    IDEMPOTENCY_RECORD,
+    NAMESPACE,
+    SECRET,
+    SHARD,
+    TIMER,
+    WORKER,
+)
+from duetime.stores.entity import Entity, Field, Kind
 
 
 class RowType(IntEnum):
@@ -98,41 +110,73 @@ def given_count(name: str) -> sa.BindParameter[int]:
     return sa.bindparam(name, type_=sa.Integer)
 
 
+def column_of(entity: Entity, name: str, **options: Any) -> Column[Any]:
+    """Return the column of a field."""
+    field = entity.by_name[name]
+    return Column(name, _type_of(entity, field), **{"nullable": field.is_optional, **options})
+
+
+def _type_of(entity: Entity, field: Field) -> sa.types.TypeEngine[Any]:
+    if field.kind is Kind.TEXT:
+        return exact_text_of(field.length) if field.name in _EXACT else text_of(field.length)
+    if field.kind is Kind.INSTANT:
+        return text_of(24) if entity.has_iso_times else BIG
+    if field.kind is Kind.WHOLE:
+        return BIG if field.name in _BIG else sa.Integer()
+    if field.kind is Kind.BYTES:
+        return BYTES_16 if field.length == len(NIL_UUID) else sa.LargeBinary(field.length)
+    return SMALL if field.kind is Kind.FLAG else sa.Text()
+
+
+_EXACT = frozenset(
+    {
+        "timer_id",
+        "timer_correlation_id",
+        "shard_owner_id",
+        "secret_name",
+        "worker_id",
+        "name",
+        "correlation_id",
+        "idempotency_key",
+    }
+)
+"""What clients choose: texts that may end in blanks."""
+_BIG = frozenset(
+    {
+        "timer_revision",
+        "timer_expire_after_ms",
+        "shard_version",
+        "namespace_revision",
+        "counter_value",
+        "call_revision",
+        "duration_ms",
+    }
+)
+"""Whole numbers that need 64 bits."""
+
+
+def table_of(entity: Entity, *others: SchemaItem) -> Table:
+    """Declare the table that an entity has for itself."""
+    columns = [column_of(entity, name, primary_key=name in entity.key) for name in entity.names]
+    return Table(entity.table, metadata, *columns, *others)
+
+
+_TIMER_KEY = ("shard_id", "timer_execute_at", "timer_uuid")
+_ROW_KEY = [column_of(TIMER, name, primary_key=True, nullable=False, autoincrement=False) for name in _TIMER_KEY]
+_ROW_KEY.insert(1, Column("row_type", SMALL, primary_key=True, autoincrement=False))
+_CHECKED = {*_TIMER_KEY, "timer_id", "timer_state"}
+_IN_EVERY_TIMER = [each.name for each in TIMER.fields if not each.is_optional and each.name not in _CHECKED]
+
 timers = Table(
     "timers",
     metadata,
-    Column("shard_id", sa.Integer, primary_key=True, autoincrement=False),
-    Column("row_type", SMALL, primary_key=True, autoincrement=False),
-    Column("timer_execute_at", BIG, primary_key=True, autoincrement=False),
-    Column("timer_uuid", BYTES_16, primary_key=True),
-    Column("timer_namespace", text_of(63)),
-    Column("timer_id", exact_text_of(255)),
-    Column("timer_state", text_of(16)),
-    Column("timer_due_at", BIG),
-    Column("timer_expires_at", BIG),
-    Column("timer_tags", sa.Text),
-    Column("timer_correlation_id", exact_text_of(255)),
-    Column("timer_revision", BIG),
-    Column("timer_firing_id", text_of(64)),
-    Column("timer_attempts", sa.Integer),
-    Column("timer_created_at", BIG),
-    Column("timer_updated_at", BIG),
-    Column("timer_fired_at", BIG),
-    Column("timer_failure", sa.Text),
-    Column("timer_digest", text_of(64)),
-    Column("timer_callback_timeout_seconds", sa.Integer),
-    Column("timer_callback_url", text_of(2048)),
-    Column("timer_retry_policy", sa.Text),
-    Column("timer_headers", sa.Text),
-    Column("timer_payload", sa.Text),
-    Column("shard_version", BIG),
-    Column("shard_owner_id", exact_text_of(255)),
-    Column("shard_claimed_at", BIG),
-    Column("shard_lease_expires_at", BIG),
-    Column("shard_metadata", sa.Text),
-    Column("timer_expire_after_ms", BIG),
-    Column("timer_rearmed_at", BIG),
-    Column("timer_attempt_log", sa.Text),
+    *_ROW_KEY,
+    *(
+        column_of(entity, name, nullable=True)
+        for entity in (TIMER, SHARD)
+        for name in entity.names
+        if name not in _TIMER_KEY
+    ),
     CheckConstraint(
         "(row_type = 1 AND shard_version IS NOT NULL)"
         " OR (row_type = 2 AND timer_state IN ('Scheduled', 'Firing') AND timer_id IS NOT NULL)"
@@ -140,14 +184,10 @@ timers = Table(
         name="timers_row_type",
     ),
     CheckConstraint(
-        "timer_id IS NULL OR (timer_namespace IS NOT NULL AND timer_due_at IS NOT NULL"
-        " AND timer_revision IS NOT NULL AND timer_firing_id IS NOT NULL AND timer_attempts IS NOT NULL"
-        " AND timer_created_at IS NOT NULL AND timer_updated_at IS NOT NULL AND timer_digest IS NOT NULL"
-        " AND timer_callback_timeout_seconds IS NOT NULL AND timer_callback_url IS NOT NULL)",
+        f"timer_id IS NULL OR ({' AND '.join(f'{name} IS NOT NULL' for name in _IN_EVERY_TIMER)})",
         name="timers_complete",
     ),
 )
-
 
 Index("idx_timer_lookup", timers.c.timer_namespace, timers.c.shard_id, timers.c.timer_id, unique=True)
 partial_index(
@@ -159,71 +199,18 @@ partial_index(
 )
 partial_index("idx_timer_expiry", timers.c.timer_expires_at, where=timers.c.timer_expires_at.is_not(None))
 
-namespaces = Table(
-    "namespaces",
-    metadata,
-    Column("namespace_name", text_of(63), primary_key=True, nullable=False),
-    Column("num_shards", sa.Integer, nullable=False),
-    Column("first_shard", sa.Integer, nullable=False),
-    Column("is_dedicated", SMALL, nullable=False),
-    Column("created_at", BIG, nullable=False),
-    Column("namespace_revision", BIG, nullable=False, server_default=sa.text("1")),
-    Column("namespace_settings", sa.Text),
-    Column("namespace_secrets", sa.Text),
-    Column("tenant_id", text_of(55), nullable=False, server_default=sa.text("'default'")),
-    Column("is_internal", SMALL, nullable=False, server_default=sa.text("0")),
-)
-
+namespaces = table_of(NAMESPACE)
 # A list of a tenant's namespaces, and one of all, without internal ones: ranges of these.
 Index("idx_namespace_tenant", namespaces.c.tenant_id, namespaces.c.is_internal, namespaces.c.namespace_name)
 Index("idx_namespace_list", namespaces.c.is_internal, namespaces.c.namespace_name)
 
-api_keys = Table(
-    "api_keys",
-    metadata,
-    Column("tenant_id", text_of(55), primary_key=True, nullable=False),
-    Column("key_id", text_of(64), primary_key=True, nullable=False),
-    Column("key_role", text_of(16), nullable=False),
-    Column("key_name", text_of(255), nullable=False),
-    Column("key_secret_hash", sa.LargeBinary(32), nullable=False),
-    Column("key_created_at", BIG, nullable=False),
-    Column("key_expires_at", BIG),
-    CheckConstraint(one_of("key_role", "reader", "writer", "admin"), name="api_keys_role"),
-)
+api_keys = table_of(API_KEY, CheckConstraint(one_of("key_role", "reader", "writer", "admin"), name="api_keys_role"))
+Index("idx_api_key_tenant", api_keys.c.tenant_id, api_keys.c.key_id)
 
-Index("idx_api_key_id", api_keys.c.key_id, unique=True)
-
-idempotency_records = Table(
-    "idempotency_records",
-    metadata,
-    Column("record_key", text_of(64), primary_key=True, nullable=False),
-    Column("record_claim_id", text_of(64), nullable=False),
-    Column("record_content", sa.Text, nullable=False),
-    Column("record_expires_at", BIG, nullable=False),
-)
-
+idempotency_records = table_of(IDEMPOTENCY_RECORD)
 Index("idx_idempotency_record_expiry", idempotency_records.c.record_expires_at)
 
-counters = Table(
-    "counters",
-    metadata,
-    Column("counter_name", text_of(63), primary_key=True, nullable=False),
-    Column("counter_value", BIG, nullable=False),
-)
-
-secrets = Table(
-    "secrets",
-    metadata,
-    Column("secret_name", exact_text_of(63), primary_key=True, nullable=False),
-    Column("secret_value", sa.LargeBinary, nullable=False),
-)
-
-workers = Table(
-    "workers",
-    metadata,
-    Column("worker_id", exact_text_of(255), primary_key=True, nullable=False),
-    Column("worker_expires_at", BIG, nullable=False),
-)
+counters, secrets, workers = table_of(COUNTER), table_of(SECRET), table_of(WORKER)
 
 schema_migrations = Table(
     "schema_migrations",
