@@ -22,6 +22,7 @@ from duetime.stores.backend import (
     Comparison,
     Condition,
     Now,
+    Query,
     Scan,
     Write,
     Written,
@@ -135,35 +136,24 @@ class DictionaryBackend:
                 ):
                     yield row
 
-    def scan(
-        self,
-        entity: Entity,
-        path: AccessPath,
-        by: Key = (),
-        *,
-        fields: tuple[str, ...] | None = None,
-        after: Place | None = None,
-        since: Value = None,
-        until: Value = None,
-        limit: int,
-        budget: int | None = None,
-    ) -> Scan:
+    def scan(self, query: Query) -> Scan:
+        entity, path, after = query.entity, query.path, query.after
         with self._lock:
-            placed = [(_sound_place(entity, path, row), row) for row in self._on(entity, path, by)]
+            placed = [(_sound_place(entity, path, row), row) for row in self._on(entity, path, query.by)]
         in_order_of = cmp_to_key(partial(_compare, path))
         in_order = sorted(
             (
                 (place, row)
                 for place, row in placed
-                if (after is None or _compare(path, place, after) > 0) and _is_within(entity, path, row, since, until)
+                if (after is None or _compare(path, place, after) > 0) and _is_within(query, row)
             ),
             key=lambda each: in_order_of(each[0]),
         )
-        page = in_order[:limit]
-        if budget is not None and entity.large is not None:
-            page = page[: _num_within(budget, [row[entity.places[entity.large]] for _, row in page])]
+        page = in_order[: query.limit]
+        if query.budget is not None and entity.large is not None:
+            page = page[: _num_within(query.budget, [row[entity.places[entity.large]] for _, row in page])]
         end = page[-1][0] if len(page) < len(in_order) else None
-        return Scan([_only(entity, row, fields) for _, row in page], end)
+        return Scan([_only(entity, row, query.fields) for _, row in page], end)
 
     def damage(self, entity: Entity, key: Key, **values: Value) -> None:
         """Let the row of ``key`` hold ``values``, as a store would read them."""
@@ -240,10 +230,11 @@ def _compare(path: AccessPath, one: Place, other: Place) -> int:
     return 0
 
 
-def _is_within(entity: Entity, path: AccessPath, row: Row, since: Value, until: Value) -> bool:
+def _is_within(query: Query, row: Row) -> bool:
+    since, until = query.since, query.until
     if since is None and until is None:
         return True
-    value = row[entity.places[path.order_names[0]]]
+    value = row[query.entity.places[query.path.order_names[0]]]
     return value is not DAMAGED and (since is None or value >= since) and (until is None or value <= until)
 
 

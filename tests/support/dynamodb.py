@@ -27,7 +27,7 @@ from duetime.stores.backends.dynamodb.backend import DynamoDbBackend
 from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.backends.dynamodb.derived import TIME_TO_LIVE
 from duetime.stores.backends.dynamodb.driver import DEFAULT_PARALLEL
-from duetime.stores.backends.dynamodb.expansion import Expansion
+from duetime.stores.backends.dynamodb.expansion import expanded
 from duetime.stores.backends.dynamodb.items import Item
 from duetime.stores.backends.dynamodb.layouts import LAYOUTS
 from duetime.stores.backends.dynamodb.url import default_calls_table_name, parse_dynamodb_url
@@ -53,7 +53,7 @@ def unique_table_name() -> str:
 
 def item_of(entity: Entity, row: Row) -> Item:
     """The item of a new row."""
-    (write, *_) = Expansion(lambda _: "").items(insert(entity, row), 0)
+    (write, *_) = expanded(insert(entity, row), "", 0, lambda key: None)
     assert write.item is not None
     return write.item
 

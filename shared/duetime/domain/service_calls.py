@@ -196,10 +196,11 @@ def tenant_of(namespace: str) -> str | None:
     return namespace[len(CALLS_PREFIX) :] if namespace.startswith(CALLS_PREFIX) else None
 
 
-def timer_state(call: ServiceCall) -> TimerState:
-    if call.status.is_finished:
+def timer_state(status: CallStatus, execution_id: str | None) -> TimerState:
+    """Return the state of the timer of a call with these."""
+    if status.is_finished:
         return TimerState.FIRED
-    return TimerState.SCHEDULED if call.execution_id is None else TimerState.FIRING
+    return TimerState.SCHEDULED if execution_id is None else TimerState.FIRING
 
 
 def timer_of(call: ServiceCall) -> Timer:
@@ -220,7 +221,7 @@ def timer_of(call: ServiceCall) -> Timer:
         shard_id=call.shard_id,
         content=content,
         digest=call.digest,
-        state=timer_state(call),
+        state=timer_state(call.status, call.execution_id),
         revision=call.revision,
         firing_id=call.call_id,
         attempts=call.attempts,

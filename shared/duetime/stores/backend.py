@@ -183,6 +183,29 @@ class Batch:
     at_ms: int | None
 
 
+class Query(NamedTuple):
+    """Up to ``limit`` rows with the values ``by`` of ``path.by``, in the path's order.
+
+    ``fields`` None: whole rows. ``after``: those behind this place. ``since`` and ``until``, both inclusive,
+    bound the first field of the order: a row where that is ``DAMAGED`` is out of bounds. ``budget``: the most
+    characters of the entity's ``large`` field on the page, which has one row at least.
+    """
+
+    entity: Entity
+    path: AccessPath
+    limit: int
+    by: Key = ()
+    fields: tuple[str, ...] | None = None
+    after: Place | None = None
+    since: Value = None
+    until: Value = None
+    budget: int | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.entity.names if self.fields is None else self.fields
+
+
 @dataclass(frozen=True, slots=True)
 class Scan:
     """Rows of the fields that were asked for, in the path's order.
@@ -218,26 +241,8 @@ class Backend(Protocol):
         """All writes of a group are made, or none. The groups apply or fail alone; no two write to one row."""
         ...
 
-    def scan(
-        self,
-        entity: Entity,
-        path: AccessPath,
-        by: Key = (),
-        *,
-        fields: tuple[str, ...] | None = None,
-        after: Place | None = None,
-        since: Value = None,
-        until: Value = None,
-        limit: int,
-        budget: int | None = None,
-    ) -> Scan:
-        """Up to ``limit`` rows with these values of ``path.by``, in the path's order.
-
-        ``fields`` None: whole rows. ``after``: those behind this place. ``since`` and ``until``, both inclusive,
-        bound the first field of the order: a row where that is ``DAMAGED`` is out of bounds. ``budget``: the most
-        characters of the entity's ``large`` field on the page, which has one row at least.
-        Strongly consistent on a path that begins with the key's first field.
-        """
+    def scan(self, query: Query) -> Scan:
+        """A page of an access path. Strongly consistent on a path that begins with the key's first field."""
         ...
 
     def time(self, *, now: datetime) -> StoreTime:

@@ -14,7 +14,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from duetime.stores.entity import DAMAGED
+from duetime.stores.entity import DAMAGED, Row, Value
 
 T = TypeVar("T")
 
@@ -67,6 +67,18 @@ def whole(value: T) -> T:
     if not is_whole(value):
         raise ValueError("a text is damaged")
     return value
+
+
+def sound(row: Row) -> Row:
+    """``row``, or ``ValueError`` where a value in it is damaged."""
+    if DAMAGED in row:
+        raise ValueError("a value is of another type")
+    return row
+
+
+def text_or_empty(value: Value) -> str:
+    """``value``, or "" where it is no text, which is the id of no tenant."""
+    return value if isinstance(value, str) and is_text(value) else ""
 
 
 def repaired(value: T) -> T:

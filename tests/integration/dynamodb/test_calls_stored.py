@@ -72,9 +72,9 @@ def kinds(rows: dict[str, Item]) -> Counter[str]:
 
 
 def failing_often(calls: CallStore, attempts: int) -> ServiceCall:
-    """A finished call with that many executions."""
-    policy = f'{{"maxAttempts":{attempts},"initialInterval":"1s","maxInterval":"1s"}}'
-    call = steps.submit(calls, retry_policy_json=policy, idempotency_key="k", tags=("a",))
+    """A finished call with that many executions, and a body that is an item of its own."""
+    policy, body = f'{{"maxAttempts":{attempts},"initialInterval":"1s","maxInterval":"1s"}}', '"' + "x" * 2000 + '"'
+    call = steps.submit(calls, retry_policy_json=policy, body_json=body, idempotency_key="k", tags=("a",))
     for attempt in range(attempts):
         call = steps.run(calls, call, is_ok=False, now=NOW + seconds(attempt))
     assert call.status is CallStatus.FAILED

@@ -195,9 +195,9 @@ def test_the_catalogue_has_a_partition_of_its_own(store: CoreStore, single: Name
         "namespace_revision": {"N": "1"},
         "tenant_id": {"S": "acme"},
     }
-    assert raw(-1, "TENANT#acme#NAMESPACE#vip") is not None
+    assert raw(-1, "TENANT#acme\0NAMESPACE#vip") is not None
     assert raw(-1, "INTERNAL#calls@acme")["is_internal"] == {"BOOL": True}
-    assert raw(-1, "TENANT#acme#NAMESPACE#calls@acme") is None
+    assert raw(-1, "TENANT#acme\0NAMESPACE#calls@acme") is None
     assert raw(-1, "WORKER#w1")["expires_at"] == {"N": str(int(NOW.timestamp()) + 10)}
 
 
@@ -208,12 +208,12 @@ def test_an_api_key_is_kept_without_its_secret(store: CoreStore, raw: Any) -> No
     assert store.catalogue.create_api_key(key)
 
     kept = raw(-1, "APIKEY#k1")
-    assert set(raw(-1, "TENANT#acme#APIKEY#k1")) == {"shard_id", "sortKey", "row_type"}
+    assert set(raw(-1, "TENANT#acme\0APIKEY#k1")) == {"shard_id", "sortKey", "row_type"}
     assert secret not in repr(kept)
     assert bytes(kept["key_secret_hash"]["B"]) == hash_of(secret)
     assert store.catalogue.delete_api_key("acme", "k1")
     assert raw(-1, "APIKEY#k1") is None
-    assert raw(-1, "TENANT#acme#APIKEY#k1") is None
+    assert raw(-1, "TENANT#acme\0APIKEY#k1") is None
 
 
 # -- broken items ---------------------------------------------------------------------------------------------

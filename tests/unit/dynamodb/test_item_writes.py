@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from duetime.stores.backends.dynamodb.item_writes import Expected, ItemWrite
-from duetime.stores.backends.dynamodb.item_writes import Test as Is
+from duetime.stores.backend import Condition
+from duetime.stores.backends.dynamodb.item_writes import ItemWrite
 from duetime.stores.backends.dynamodb.items import text, whole
 from duetime.stores.backends.dynamodb.layouts import timer_item_key
 
@@ -13,7 +13,7 @@ UPDATE = ItemWrite(
     key=KEY,
     sets={"timer_state": text("Fired"), "expires_at": whole(5)},
     removes=("timer_execute_at", "timer_failure"),
-    expected=(Expected("timer_revision", Is.EQUALS, whole(1)), Expected("timer_tags", Is.IS_MISSING)),
+    expected=(Condition("timer_revision", whole(1)), Condition("timer_tags", None)),
 )
 INSERT = ItemWrite(table="timers", key=KEY, item={**KEY, "a": text("b")}, is_there=False)
 

@@ -14,10 +14,9 @@ from duetime.domain.errors import StoreNotReady, StoreUnavailable
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Rearm, Timer, TimerState
-from duetime.stores.backend import WriteStatus
+from duetime.stores.backend import Condition, WriteStatus
 from duetime.stores.backends.dynamodb.driver import Driver
-from duetime.stores.backends.dynamodb.item_writes import Expected, ItemWrite
-from duetime.stores.backends.dynamodb.item_writes import Test as Is
+from duetime.stores.backends.dynamodb.item_writes import ItemWrite
 from duetime.stores.backends.dynamodb.items import Item, whole
 from duetime.stores.backends.dynamodb.layouts import timer_item_key
 from duetime.stores.core.store import CoreStore
@@ -86,7 +85,7 @@ def store(stub: Stub) -> CoreStore:
 
 
 def updates(count: int) -> list[ItemWrite]:
-    expected = (Expected("b", Is.IS_MISSING),)
+    expected = (Condition("b", None),)
     keys = [timer_item_key(0, f"k{at}") for at in range(count)]
     return [ItemWrite(table="timers", key=key, sets={"a": whole(1)}, expected=expected) for key in keys]
 

@@ -17,12 +17,11 @@ from duetime.domain.times import MAX_INSTANT, MIN_INSTANT
 from duetime.stores.backends.mongodb.database import READ_AS
 from duetime.stores.backends.mongodb.documents import changed, place_of, to_document, to_row
 from duetime.stores.core.call_codec import UnreadableCallError, decode_call, decode_or_salvage_call, encode_call
-from duetime.stores.core.event_codec import READ, decode_event, encode_event
+from duetime.stores.core.event_codec import READ, UnreadableEventError, decode_event, encode_event
 from duetime.stores.core.execution_codec import decode_or_salvage_execution, encode_execution
 from duetime.stores.core.timer_codec import UnreadableError, decode, decode_or_salvage, encode
 from duetime.stores.entities import DUE, EVENT, EXECUTION, SERVICE_CALL, TIMER
 from duetime.stores.entity import DAMAGED, Entity, Row
-from duetime.stores.event_reading import UnreadableEventError
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract.builders import make_failure, make_namespace, make_timer, seconds
 from tests.support.clock import NOW

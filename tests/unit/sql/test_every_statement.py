@@ -17,7 +17,7 @@ import sqlglot
 from sqlglot.errors import ParseError
 
 from duetime.stores import backend as writes
-from duetime.stores.backend import NOW, Comparison, Condition, Now, Plus, Write
+from duetime.stores.backend import NOW, Comparison, Condition, Now, Plus, Query, Write
 from duetime.stores.backends.sql.database import Database
 from duetime.stores.backends.sql.dialects.dialect import SqlDialect, open_dialect
 from duetime.stores.backends.sql.reads import Reads
@@ -135,18 +135,8 @@ def read_all(reads: Reads, connection: Any, entity: Entity) -> None:
             place = tuple(VALUES[entity.by_name[name].kind] for name in path.order_names)
             end = place[0] if place else None
             for after, since, until, budget in ((None, None, None, None), (None, end, end, 1), (place, None, end, 1)):
-                reads.scan(
-                    connection,
-                    entity,
-                    path,
-                    by,
-                    fields=fields,
-                    after=None if not place else after,
-                    since=since,
-                    until=until,
-                    limit=limit,
-                    budget=budget,
-                )
+                query = Query(entity, path, limit, by, fields, None if not place else after, since, until, budget)
+                reads.scan(connection, query)
 
 
 def statements_of(dialect: SqlDialect, source: TimeSource) -> list[str]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from duetime.stores.backend import Scan
+from duetime.stores.backend import Query, Scan
 from duetime.stores.core.store import CoreStore
 from duetime.stores.entities import EVENT, UNPUBLISHED
-from duetime.stores.entity import AccessPath, Entity
 from duetime.testing.contract import call_steps as steps
 from tests.support.clock import NOW
 from tests.support.dictionary import DictionaryBackend
@@ -18,9 +15,9 @@ class WritingBackend(DictionaryBackend):
 
     is_written = False
 
-    def scan(self, entity: Entity, path: AccessPath, by: Any = (), **wanted: Any) -> Scan:
-        page = super().scan(entity, path, by, **wanted)
-        if path is not UNPUBLISHED or wanted["fields"] == ("tenant_id",) or self.is_written:
+    def scan(self, query: Query) -> Scan:
+        page = super().scan(query)
+        if query.path is not UNPUBLISHED or query.fields == ("tenant_id",) or self.is_written:
             return page
         self.is_written = True
         assert page.end == EVENT.key_of(page.rows[-1])

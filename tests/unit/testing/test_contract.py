@@ -29,8 +29,8 @@ from tests.support.dictionary import DictionaryBackend
 
 
 class PastIsExclusive(DictionaryBackend):
-    def scan(self, *args, until=None, **options):
-        return super().scan(*args, until=until if until is None else until - 1, **options)
+    def scan(self, query):
+        return super().scan(query if query.until is None else query._replace(until=query.until - 1))
 
 
 class NoConditions(DictionaryBackend):
@@ -39,8 +39,8 @@ class NoConditions(DictionaryBackend):
 
 
 class ForgetsTheRest(DictionaryBackend):
-    def scan(self, *args, **options):
-        return replace(super().scan(*args, **options), end=None)
+    def scan(self, query):
+        return replace(super().scan(query), end=None)
 
 
 BACKENDS = [DictionaryBackend, PastIsExclusive, NoConditions, ForgetsTheRest]

@@ -18,7 +18,7 @@ from duetime.domain.service_calls import (
     timer_state,
 )
 from duetime.domain.times import MIN_INSTANT
-from duetime.stores.call_check import call_without_damage, checked_call
+from duetime.stores.core.call_check import call_without_damage, checked_call
 from duetime.stores.core.timer_codec import (
     instant,
     milliseconds,
@@ -33,6 +33,10 @@ from duetime.stores.json_texts import as_json, read_json
 
 LISTED = tuple(name for name in SERVICE_CALL.names if name != "request_body")
 """What lists read: all but the body of the request."""
+_OF_PATHS = {name for path in SERVICE_CALL.paths for name in (*path.by, *path.order_names, *path.where)}
+_OF_REMOVAL = {*_OF_PATHS, "call_revision", "shard_id", "wake_at", "execution_id"}
+REMOVED = tuple(name for name in LISTED if name in _OF_REMOVAL)
+"""What is known of a call to remove it: what leads to it and to its timer."""
 STEP = (
     "status",
     "started_at",
@@ -76,6 +80,7 @@ _labels = attrgetter(
     "tags",
     "retry_policy_json",
 )
+_STATUSES = {status.value: status for status in CallStatus}
 _UNREADABLE = "the stored service call cannot be read"
 
 
@@ -130,7 +135,7 @@ def encode_timer(call: ServiceCall) -> Row:
         call.call_id,
         timer_uuid_bytes(namespace, call.call_id),
         optional_milliseconds(call.wake_at),
-        timer_state(call)._value_,
+        timer_state(call.status, call.execution_id)._value_,
         milliseconds(call.due_at),
         None,
         None,
@@ -147,6 +152,19 @@ def encode_timer(call: ServiceCall) -> Row:
         call.request.url,
         *_NO_MORE_OF_A_TIMER,
     )
+
+
+def timer_known(values: Mapping[str, Value]) -> dict[str, Value]:
+    """Return what leads to a call's timer, of values of ``REMOVED``; nothing where they cannot be read."""
+    wake_at, execution_id, status = values["wake_at"], values["execution_id"], _STATUSES.get(values["status"])
+    if status is None or DAMAGED in (wake_at, execution_id):
+        return {}
+    return {
+        "timer_uuid": timer_uuid_bytes(calls_namespace(values["tenant_id"]), values["service_call_id"]),
+        "timer_execute_at": wake_at,
+        "timer_state": timer_state(status, execution_id).value,
+        "timer_payload": None,
+    }
 
 
 _NO_MORE_OF_A_TIMER = (None,) * (len(TIMER.names) - TIMER.places["timer_callback_url"] - 1)

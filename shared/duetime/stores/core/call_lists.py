@@ -10,10 +10,9 @@ from typing import Any
 
 from duetime.domain.service_calls import CallStatus, ServiceCall
 from duetime.domain.times import to_milliseconds
-from duetime.stores.backend import Backend
-from duetime.stores.bound_cursors import read_cursor, write_cursor
+from duetime.stores.backend import Backend, Query
 from duetime.stores.core.call_codec import LISTED, decode_or_salvage_call
-from duetime.stores.core.cursors import cursor_of, place_of
+from duetime.stores.core.cursors import bound_cursor_of, bound_place_of
 from duetime.stores.core.timer_codec import milliseconds
 from duetime.stores.entities import (
     CALLS,
@@ -103,7 +102,7 @@ class CallLists:
     ) -> Page[ServiceCall]:
         plan = plan_for(tenant_id, call_filter)
         query = (tenant_id, "calls", *(getattr(call_filter, name) for name in _FILTER))
-        after = None if cursor is None else _read_place(cursor, query, plan.path)
+        after = None if cursor is None else bound_place_of(cursor, query, SERVICE_CALL, plan.path)
         conditions = _conditions(call_filter, plan.covers)
         chunk = _CHUNK if conditions else limit
         conditions.append(partial(_is_kept, now=to_milliseconds(now)))
@@ -111,14 +110,16 @@ class CallLists:
         num_placed = looked_at = 0
         while looked_at < LOOKED_AT_PER_PAGE:
             scan = self._backend.scan(
-                SERVICE_CALL,
-                plan.path,
-                plan.by,
-                fields=LISTED,
-                after=after,
-                since=plan.since,
-                until=plan.until,
-                limit=chunk,
+                Query(
+                    SERVICE_CALL,
+                    plan.path,
+                    by=plan.by,
+                    fields=LISTED,
+                    after=after,
+                    since=plan.since,
+                    until=plan.until,
+                    limit=chunk,
+                )
             )
             for number, row in enumerate(scan.rows, start=1):
                 if not all(holds(row) for holds in conditions):
@@ -139,13 +140,8 @@ class CallLists:
 
 
 def _page(rows: list[Row], end: Place | None, query: tuple[Any, ...]) -> Page[ServiceCall]:
-    next_cursor = None if end is None else write_cursor([cursor_of(end)], query)
+    next_cursor = None if end is None else bound_cursor_of(end, query)
     return Page([decode_or_salvage_call(row) for row in rows], next_cursor)
-
-
-def _read_place(cursor: str, query: tuple[Any, ...], path: AccessPath) -> Place:
-    (text,) = read_cursor(cursor, query, parts=1)
-    return place_of(text, SERVICE_CALL, path)
 
 
 Condition = Callable[[Row], bool]

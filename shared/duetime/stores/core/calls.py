@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 
 from duetime.domain.call_events import CallEvent
 from duetime.domain.call_steps import Transition
-from duetime.domain.errors import CallUnreadable, InvalidCursor, StoreError
+from duetime.domain.errors import CallUnreadable, StoreError
 from duetime.domain.executions import Execution
 from duetime.domain.service_calls import CallStatus, ServiceCall, calls_namespace
 from duetime.domain.times import to_milliseconds
 from duetime.stores import backend as writes
-from duetime.stores.backend import Alike, Backend, Condition, Guard, Known, Write, WriteStatus, Written
-from duetime.stores.bound_cursors import read_cursor, write_cursor
+from duetime.stores.backend import Alike, Backend, Condition, Guard, Known, Query, Write, WriteStatus, Written
 from duetime.stores.core.call_codec import (
     LISTED,
+    REMOVED,
     STEP,
     UnreadableCallError,
     call_changes,
     decode_call,
     encode_call,
     encode_timer,
+    timer_known,
 )
+from duetime.stores.core.cursors import bound_cursor_of, bound_place_of
 from duetime.stores.core.event_codec import READ, encode_event, readable_events
 from duetime.stores.core.execution_codec import WITHOUT_BODIES, decode_or_salvage_execution, encode_execution
 from duetime.stores.core.recording import guards_of
@@ -66,8 +68,6 @@ _OF_TIMER = (
 _TIMER_STEP, _TIMER_END = Alike(TIMER, _OF_TIMER, ()), Alike(TIMER, _OF_TIMER, ())
 _CALLS_PER_READ = 50
 _EVENTS_PER_READ = 500
-_NUMBER_DIGITS = 9
-"""Of an execution's number, at most."""
 
 
 class Calls:
@@ -119,7 +119,7 @@ class Calls:
         return self._backend.write([free], now=now).results[0].is_written
 
     def _of_idempotency_key(self, tenant_id: str, key: str) -> Row | None:
-        found = self._backend.scan(SERVICE_CALL, CALL_OF_KEY, (tenant_id, key), limit=1).rows
+        found = self._backend.scan(Query(SERVICE_CALL, CALL_OF_KEY, by=(tenant_id, key), limit=1)).rows
         return found[0] if found else None
 
     def delete(
@@ -132,17 +132,17 @@ class Calls:
         event: CallEvent | None = None,
     ) -> DeleteStatus:
         for _ in rounds():
-            (row,) = self._backend.read(SERVICE_CALL, [(tenant_id, call_id)], fields=LISTED)
+            (row,) = self._backend.read(SERVICE_CALL, [(tenant_id, call_id)], fields=REMOVED)
             if row is None:
                 return DeleteStatus.NOT_FOUND
-            values = dict(zip(LISTED, row, strict=True))
+            values = dict(zip(REMOVED, row, strict=True))
             if _is_expired(values[_EXPIRES_AT], now):
                 return DeleteStatus.NOT_FOUND
             if if_revision not in (None, values[_REVISION]):
                 return DeleteStatus.REVISION_MISMATCH
             if values[_STATUS] == CallStatus.RUNNING.value:
                 return DeleteStatus.RUNNING
-            (written,) = self._backend.atomic([_removal(row, event)], now=now).results
+            (written,) = self._backend.atomic([_removal(values, event)], now=now).results
             if written.error is not None:
                 raise written.error
             if written.is_written:
@@ -168,12 +168,14 @@ class Calls:
         after = None
         while len(doomed) < limit:
             scan = self._backend.scan(
-                EVENT,
-                PUBLISHED,
-                fields=fields,
-                after=after,
-                until=to_milliseconds(published_before) - 1,
-                limit=_EVENTS_PER_READ,
+                Query(
+                    EVENT,
+                    PUBLISHED,
+                    fields=fields,
+                    after=after,
+                    until=to_milliseconds(published_before) - 1,
+                    limit=_EVENTS_PER_READ,
+                )
             )
             calls = list(dict.fromkeys(row[:2] for row in scan.rows))
             stars = self._backend.read(SERVICE_CALL, calls, fields=("is_starred",)) if calls else []
@@ -195,7 +197,9 @@ class Calls:
 
     def _remove_expired(self, now: datetime, limit: int, event_of: EventOf | None) -> tuple[int, bool]:
         """Remove expired calls; return how many went, and whether there are no more."""
-        scan = self._backend.scan(SERVICE_CALL, EXPIRED_CALLS, fields=LISTED, until=to_milliseconds(now), limit=limit)
+        scan = self._backend.scan(
+            Query(SERVICE_CALL, EXPIRED_CALLS, fields=LISTED, until=to_milliseconds(now), limit=limit)
+        )
         if not scan.rows:
             return 0, True
         at = self._backend.time(now=now).at
@@ -221,17 +225,19 @@ class Calls:
         self, tenant_id: str, call_id: str, *, cursor: str | None, limit: int, with_bodies: bool = True
     ) -> Page[Execution]:
         query = (tenant_id, call_id, "executions")
-        after = None if cursor is None else (_read_number(cursor, query),)
+        after = None if cursor is None else bound_place_of(cursor, query, EXECUTION, EXECUTIONS_OF_CALL)
         by, fields = (tenant_id, call_id), None if with_bodies else WITHOUT_BODIES
-        scan = self._backend.scan(EXECUTION, EXECUTIONS_OF_CALL, by, fields=fields, after=after, limit=limit)
-        end = None if scan.end is None else write_cursor([str(scan.end[0])], query)
+        scan = self._backend.scan(
+            Query(EXECUTION, EXECUTIONS_OF_CALL, by=by, fields=fields, after=after, limit=limit)
+        )
+        end = None if scan.end is None else bound_cursor_of(scan.end, query)
         return Page([decode_or_salvage_execution(row) for row in scan.rows], end)
 
     def list_events(self, tenant_id: str, call_id: str, *, after: int, limit: int) -> list[CallEvent]:
         if self._backend.read(SERVICE_CALL, [(tenant_id, call_id)], fields=(_REVISION,)) == [None]:
             return []
         of_call = (tenant_id, call_id)
-        scan = self._backend.scan(EVENT, EVENTS_OF_CALL, of_call, fields=READ, after=(after,), limit=limit)
+        scan = self._backend.scan(Query(EVENT, EVENTS_OF_CALL, by=of_call, fields=READ, after=(after,), limit=limit))
         return [stored.event for stored in readable_events(scan.rows)]
 
 
@@ -277,27 +283,14 @@ def _timer_before(call: ServiceCall | None) -> Known | None:
     return None if call is None else lambda: dict(zip(TIMER.names, encode_timer(call), strict=True))
 
 
-def _removal(row: Row, event: CallEvent | None) -> list[Write]:
-    """Return the writes that remove a call, a row of ``LISTED``."""
-    values = dict(zip(LISTED, row, strict=True))
-    tenant_id, call_id, shard_id = *row[:2], values[_SHARD]
-    timer = (0 if shard_id is DAMAGED else shard_id, calls_namespace(tenant_id), call_id)
-
-    def timer_known() -> dict[str, Value]:
-        try:
-            return dict(zip(TIMER.names, encode_timer(decode_call(row)), strict=True))
-        except UnreadableCallError:
-            return {}
-
+def _removal(values: Mapping[str, Value], event: CallEvent | None) -> list[Write]:
+    """Return the writes that remove a call. ``values``: of ``REMOVED``, or more of its fields."""
+    call, shard_id, revision = (values["tenant_id"], values["service_call_id"]), values[_SHARD], values[_REVISION]
+    timer = (0 if shard_id is DAMAGED else shard_id, calls_namespace(call[0]), call[1])
+    like = None if revision is DAMAGED else "removed call"
     group = [
-        writes.delete(
-            SERVICE_CALL,
-            (tenant_id, call_id),
-            Condition(_REVISION, values[_REVISION]),
-            known=writes.known(SERVICE_CALL, row),
-            like=None if values[_REVISION] is DAMAGED else "removed call",
-        ),
-        writes.delete(TIMER, timer, known=timer_known, like="timer of a removed call"),
+        writes.delete(SERVICE_CALL, call, Condition(_REVISION, revision), known=lambda: values, like=like),
+        writes.delete(TIMER, timer, known=lambda: timer_known(values), like="timer of a removed call"),
     ]
     return group if event is None else [*group, writes.insert(EVENT, encode_event(event), like="event")]
 
@@ -309,7 +302,7 @@ def _expiry(row: Row, event_of: EventOf | None) -> list[Write]:
     if event_of is not None:
         with suppress(CallUnreadable, UnreadableCallError):
             event = event_of(decode_call(row))
-    return _removal(row, event)
+    return _removal(dict(zip(LISTED, row, strict=True)), event)
 
 
 def _is_over(expires_at: Value, at: datetime) -> bool:
@@ -330,10 +323,3 @@ def _readable(row: Row | None, now: datetime) -> ServiceCall | None:
     except UnreadableCallError as error:
         raise CallUnreadable(str(error)) from error
     return None if call.is_expired(now) else call
-
-
-def _read_number(cursor: str, query: tuple[str, ...]) -> int:
-    (number,) = read_cursor(cursor, query, parts=1)
-    if not number.isdecimal() or len(number) > _NUMBER_DIGITS:
-        raise InvalidCursor("cursor", "the cursor does not belong to this list")
-    return int(number)

@@ -12,21 +12,26 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.shards import MAX_DEDICATED_SHARD, MAX_SHARED_SHARDS, ShardMap
 from duetime.domain.tenants import DEFAULT_TENANT
 from duetime.stores import backend as writes
-from duetime.stores.backend import Backend, Condition, Write
+from duetime.stores.backend import Backend, Condition, Query, Write
 from duetime.stores.core.catalogue_codec import (
     decode_counter,
     decode_key,
-    decode_namespace,
     decode_record,
     decode_secret,
     encode_key,
-    encode_namespace,
-    encode_new_namespace,
     encode_record,
     is_over,
 )
 from duetime.stores.core.cursors import cursor_of, place_of
 from duetime.stores.core.deciding import Decision, decide
+from duetime.stores.core.namespace_codec import (
+    agreed,
+    decode_namespace,
+    encode_namespace,
+    encode_new_namespace,
+    secrets_text,
+    settings_text,
+)
 from duetime.stores.core.timer_codec import instant
 from duetime.stores.entities import (
     API_KEY,
@@ -39,7 +44,6 @@ from duetime.stores.entities import (
     SECRET,
 )
 from duetime.stores.entity import AccessPath, Key, Row
-from duetime.stores.namespace_text import agreed, secrets_text, settings_text
 from duetime.stores.port.pages import Page
 from duetime.stores.rounds import rounds
 
@@ -113,7 +117,7 @@ class Catalogue:
 
     def _namespaces(self, path: AccessPath, by: Key, cursor: str | None, limit: int) -> Page[Namespace]:
         after = None if cursor is None else place_of(cursor, NAMESPACE, path)
-        scan = self._backend.scan(NAMESPACE, path, by, after=after, limit=limit)
+        scan = self._backend.scan(Query(NAMESPACE, path, by=by, after=after, limit=limit))
         end = None if scan.end is None else cursor_of(scan.end)
         return Page([decode_namespace(row) for row in scan.rows], end)
 
@@ -170,7 +174,7 @@ class Catalogue:
 
     def list_api_keys(self, tenant_id: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
         after = None if cursor is None else place_of(cursor, API_KEY, API_KEYS_OF_TENANT)
-        scan = self._backend.scan(API_KEY, API_KEYS_OF_TENANT, (tenant_id,), after=after, limit=limit)
+        scan = self._backend.scan(Query(API_KEY, API_KEYS_OF_TENANT, by=(tenant_id,), after=after, limit=limit))
         return Page([decode_key(row) for row in scan.rows], None if scan.end is None else cursor_of(scan.end))
 
     def delete_api_key(self, tenant_id: str, key_id: str) -> bool:

@@ -1,8 +1,14 @@
-"""Cursors: places on access paths, as opaque texts."""
+"""Cursors: places on access paths, as opaque texts. Those of lists of service calls are bound to their query.
+
+The API seals its cursors anyway (``api.cursors``); that keeps a store from reading on at another list's position, of
+another tenant above all, whoever calls it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from duetime.domain.errors import InvalidCursor
@@ -11,6 +17,7 @@ from duetime.stores.entity import AccessPath, Entity, Kind, Place
 
 _LAST_NUMBER = to_milliseconds(MAX_INSTANT)
 """Of all kinds: no other number in a place is larger."""
+_MARK_CHARACTERS = 16
 _TYPES = {Kind.TEXT: str, Kind.WHOLE: int, Kind.INSTANT: int, Kind.BYTES: str}
 
 
@@ -38,3 +45,19 @@ def _part(part: Any, kind: Kind) -> Any:
     if isinstance(part, int) and not 0 <= part <= _LAST_NUMBER:
         raise ValueError
     return bytes.fromhex(str(part)) if kind is Kind.BYTES else part
+
+
+def bound_cursor_of(place: Place, query: Sequence[object]) -> str:
+    """Write a place as a cursor of one list. ``query``: all that makes it this list, tenant first."""
+    return _mark(query) + cursor_of(place)
+
+
+def bound_place_of(cursor: str, query: Sequence[object], entity: Entity, path: AccessPath) -> Place:
+    """Return the place in a cursor of the same list. Raises ``InvalidCursor``."""
+    mark = _mark(query)
+    return place_of(cursor.removeprefix(mark) if cursor.startswith(mark) else "", entity, path)
+
+
+def _mark(query: Sequence[object]) -> str:
+    text = json.dumps([str(part) if part is not None else None for part in query])
+    return hashlib.blake2b(text.encode(), digest_size=_MARK_CHARACTERS // 2).hexdigest()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import islice
 
-from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
+from duetime.domain.timers import Failure, FailureReason, Timer, TimerState, is_too_late
 from duetime.domain.times import MAX_INSTANT, to_milliseconds
 from duetime.stores import backend as writes
-from duetime.stores.backend import Backend, Condition, Scan
+from duetime.stores.backend import Backend, Condition, Query, Scan
 from duetime.stores.core.cursors import cursor_of, place_of
 from duetime.stores.core.timer_codec import (
     UnreadableError,
@@ -22,12 +23,21 @@ from duetime.stores.core.timer_codec import (
 from duetime.stores.decoding import is_whole, repaired
 from duetime.stores.entities import DUE, TIMER
 from duetime.stores.entity import DAMAGED, Place, Row, Value
-from duetime.stores.glances import LOOKED_AT, Glance, first_that_fit
 from duetime.stores.page_budget import PAGE_BYTES
 from duetime.stores.port.timers import LOOKED_AT_PER_TIMER, DuePage, IsWanted, UnreadableRow
 
 _KEY = TIMER.key
-_LOOKED_AT = (*_KEY, *DUE.order_names, "timer_revision", *(name for name in LOOKED_AT if name not in _KEY))
+_LOOKED_AT = (
+    *_KEY,
+    *DUE.order_names,
+    "timer_revision",
+    "timer_callback_url",
+    "timer_state",
+    "timer_due_at",
+    "timer_rearmed_at",
+    "timer_expire_after_ms",
+)
+"""What is looked at of many due timers, some of which are then read whole."""
 _READ_TOGETHER = 64
 """Of those that are wanted, how many are read at once."""
 _LONE_AND_NEXT = 2
@@ -54,55 +64,42 @@ class Due:
         until_ms = to_milliseconds(until)
         # What is known to come next need not be read: its payload would cost every idle poll.
         horizon_ms = _LAST_MS if known_next is None else max(until_ms, to_milliseconds(known_next) - 1)
-        after, since_ms = None, None
+        query = Query(TIMER, DUE, by=(shard_id,), until=until_ms, limit=limit, budget=PAGE_BYTES)
         if cursor is not None:
-            after = place_of(cursor, TIMER, DUE)
+            query = query._replace(after=place_of(cursor, TIMER, DUE))
         else:
             # The usual poll finds nothing due, or a lone timer: it takes one step, which tells what comes next, too.
-            since_ms = 0 if since is None else to_milliseconds(since)
-            first = self._due_rows(shard_id, None, since_ms, horizon_ms, _LONE_AND_NEXT)
+            query = query._replace(since=0 if since is None else to_milliseconds(since))
+            first = self._backend.scan(query._replace(until=horizon_ms, limit=_LONE_AND_NEXT))
             due = [row for row in first.rows if _due_ms(row) <= until_ms]
             is_all = len(due) <= limit and (first.end is None or len(due) < len(first.rows))
             if not due or (is_all and is_wanted is None):
                 next_ms = next((_due_ms(row) for row in first.rows[len(due) :]), None)
                 return _page(due, next_attempt_at=_earlier(next_ms, known_next))
         if is_wanted is None:
-            page = self._due_rows(shard_id, after, since_ms, until_ms, limit)
+            page = self._backend.scan(query)
         else:
-            looked_at = self._backend.scan(
-                TIMER,
-                DUE,
-                (shard_id,),
-                fields=_LOOKED_AT,
-                after=after,
-                since=since_ms,
-                until=until_ms,
-                limit=limit * LOOKED_AT_PER_TIMER,
-            )
+            most = limit * LOOKED_AT_PER_TIMER
+            looked_at = self._backend.scan(query._replace(fields=_LOOKED_AT, limit=most, budget=None))
             page = self._chosen(looked_at, limit, is_wanted, until)
         if page.end is not None:
             return _page(page.rows, end=page.end)
         return _page(page.rows, next_attempt_at=_earlier(self._first(shard_id, until_ms + 1, horizon_ms), known_next))
-
-    def _due_rows(self, shard_id: int, after: Place | None, since_ms: int | None, until_ms: int, limit: int) -> Scan:
-        return self._backend.scan(
-            TIMER, DUE, (shard_id,), after=after, since=since_ms, until=until_ms, limit=limit, budget=PAGE_BYTES
-        )
 
     def _first(self, shard_id: int, since_ms: int, horizon_ms: int) -> int | None:
         """Return the earliest key of the shard between these, both inclusive."""
         if since_ms > horizon_ms:
             return None
         found = self._backend.scan(
-            TIMER, DUE, (shard_id,), fields=("timer_execute_at",), since=since_ms, until=horizon_ms, limit=1
+            Query(TIMER, DUE, by=(shard_id,), fields=("timer_execute_at",), since=since_ms, until=horizon_ms, limit=1)
         )
         return found.rows[0][0] if found.rows else None
 
     def _chosen(self, looked_at: Scan, limit: int, is_wanted: IsWanted, until: datetime) -> Scan:
         """Return the rows that are wanted, whole."""
-        chosen, is_more = first_that_fit(
-            looked_at.rows, lambda row: _glance(row).is_for_page(is_wanted, until), limit
-        )
+        fitting = (row for row in looked_at.rows if _is_for_page(row, is_wanted, until))
+        chosen = list(islice(fitting, limit))
+        is_more = len(chosen) == limit and next(fitting, None) is not None
         rows: list[Row] = []
         size = 0
         for start in range(0, len(chosen), _READ_TOGETHER):
@@ -161,16 +158,20 @@ def _place(looked_at: Row) -> Place:
     return looked_at[len(_KEY) : len(_KEY) + len(DUE.order)]
 
 
-def _glance(row: Row) -> Glance:
-    values = dict(zip(_LOOKED_AT, row, strict=True))
-    return Glance(
-        namespace=_readable(values["timer_namespace"]),
-        callback_url=_readable(values["timer_callback_url"]),
-        state=_readable(values["timer_state"]),
-        execute_at=readable_instant(values["timer_due_at"]),
-        rearmed_at=readable_instant(values["timer_rearmed_at"]),
-        expire_after_ms=_readable(values["timer_expire_after_ms"]),
+def _is_for_page(row: Row, is_wanted: IsWanted, until: datetime) -> bool:
+    """Tell whether a page must have the timer: whoever cannot tell reads it whole."""
+    values = {name: _readable(value) for name, value in zip(_LOOKED_AT, row, strict=True)}
+    namespace, url, ttl_ms = (
+        values[name] for name in ("timer_namespace", "timer_callback_url", "timer_expire_after_ms")
     )
+    if namespace is None or url is None or values["timer_state"] != TimerState.SCHEDULED:
+        return True
+    if ttl_ms is not None:
+        armed = [readable_instant(values[name]) for name in ("timer_due_at", "timer_rearmed_at")]
+        armed_at = max((at for at in armed if at is not None), default=None)
+        if armed_at is None or is_too_late(armed_at, ttl_ms, until):
+            return True
+    return is_wanted(namespace, url)
 
 
 def _readable(value: Value) -> Value:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.stores.backend import NOW
-from duetime.stores.call_check import checked_event
+from duetime.stores.core.call_check import checked_event
 from duetime.stores.core.timer_codec import (
     instant,
     milliseconds,
@@ -17,12 +18,16 @@ from duetime.stores.core.timer_codec import (
 from duetime.stores.decoding import DECODING_ERRORS, repaired
 from duetime.stores.entities import EVENT
 from duetime.stores.entity import DAMAGED, Row
-from duetime.stores.event_reading import UnreadableEventError, report_unreadable, up_to_damage
 from duetime.stores.port.outbox import OutboxEvent
 
 READ = tuple(name for name in EVENT.names if name != "created_at")
 """What ``decode_event`` reads: no event tells when its row was made."""
 _TYPES = {each.value: each for each in CallEventType}
+_log = logging.getLogger(__name__)
+
+
+class UnreadableEventError(Exception):
+    """A stored event does not decode. The message names the kind of fault, never the value."""
 
 
 def encode_event(event: CallEvent, *, published_at: datetime | None = None) -> Row:
@@ -75,13 +80,22 @@ def decode_event(row: Row) -> OutboxEvent:
 
 
 def readable_events(rows: Iterable[Row]) -> Iterator[OutboxEvent]:
-    """Return the events of one call up to the first that cannot be read."""
-    return up_to_damage(rows, decode_event, report_row)
+    """Return the events of ``rows``, which are of one call in order, up to the first that cannot be read.
+
+    Those behind it have to wait, or their order would be lost; other calls' events need not.
+    """
+    for row in rows:
+        try:
+            yield decode_event(row)
+        except UnreadableEventError as error:
+            report_row(row, error)
+            return
 
 
 def report_row(row: Row, error: UnreadableEventError) -> None:
     tenant_id, call_id, sequence = shown_key(row)
-    report_unreadable(error, tenant_id=tenant_id, call_id=call_id, sequence=sequence)
+    where = {"tenant_id": tenant_id, "call_id": call_id, "sequence": sequence}
+    _log.error("%s", error, extra={"action": "outbox.unreadable", **where})
 
 
 def shown_key(row: Row) -> tuple[str, str, int]:

@@ -8,7 +8,7 @@ from typing import Any
 from duetime.domain.executions import Execution, ExecutionStatus, LoggedMessage
 from duetime.domain.service_calls import CallFailure, Method
 from duetime.domain.times import MIN_INSTANT
-from duetime.stores.call_check import checked_execution
+from duetime.stores.core.call_check import checked_execution
 from duetime.stores.core.timer_codec import (
     instant,
     milliseconds,

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.shards import Lease, ShardStatus
 from duetime.domain.times import to_milliseconds
 from duetime.stores import backend as writes
-from duetime.stores.backend import Alike, Backend, Comparison, Condition, Now, Write, WriteStatus, Written
+from duetime.stores.backend import Alike, Backend, Comparison, Condition, Now, Query, Write, WriteStatus, Written
 from duetime.stores.core.timer_codec import instant, optional_instant
-from duetime.stores.decoding import repaired
+from duetime.stores.decoding import DECODING_ERRORS, repaired, what_is_wrong, whole
 from duetime.stores.entities import ALL_WORKERS, SHARD, WORKER
 from duetime.stores.entity import DAMAGED, Row, Value
-from duetime.stores.shard_reading import read_status
 
+_log = logging.getLogger(__name__)
 _MOST_WORKERS = 10_000
 _ENDS = SHARD.places["shard_lease_expires_at"]
 _IS_HELD = ("shard_version", "shard_owner_id")
@@ -102,7 +102,7 @@ class Leases:
         ttl_ms = _milliseconds(ttl_seconds)
         batch = self._backend.write([writes.put(WORKER, (worker_id, Now(ttl_ms)))], now=now)
         _raise_first(batch.results)
-        announced = self._backend.scan(WORKER, ALL_WORKERS, limit=_MOST_WORKERS).rows
+        announced = self._backend.scan(Query(WORKER, ALL_WORKERS, limit=_MOST_WORKERS)).rows
         ends: dict[str, int] = dict(row for row in announced if DAMAGED not in row)
         at_ms = batch.at_ms if batch.at_ms is not None else ends.get(worker_id, ttl_ms) - ttl_ms
         ended = [name for name, end in ends.items() if end <= at_ms]
@@ -154,7 +154,16 @@ def _milliseconds(seconds: float) -> int:
 
 
 def _status(shard_id: int, row: Row | None, now_ms: int) -> ShardStatus:
-    return ShardStatus(shard_id) if row is None else read_status(shard_id, partial(_decoded, row, now_ms))
+    """Return the status of a shard. A damaged row may hide a live lease: its shard is not free until somebody mends
+    it."""
+    try:
+        return ShardStatus(shard_id) if row is None else whole(_decoded(row, now_ms))
+    except DECODING_ERRORS as error:
+        _log.error(
+            "the ownership row of a shard cannot be read: nobody can claim it, and its timers wait",
+            extra={"action": "shard.unreadable", "shard_id": shard_id, "reason": what_is_wrong(error)},
+        )
+        return ShardStatus(shard_id, is_free=False)
 
 
 def _decoded(row: Row, now_ms: int) -> ShardStatus:

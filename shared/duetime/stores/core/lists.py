@@ -7,7 +7,7 @@ from datetime import datetime
 
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
-from duetime.stores.backend import Backend, Scan
+from duetime.stores.backend import Backend, Query, Scan
 from duetime.stores.core.cursors import cursor_of, place_of
 from duetime.stores.core.timer_codec import (
     decode_or_salvage,
@@ -65,15 +65,17 @@ class Lists:
     ) -> Scan:
         shards = namespace.shard_ids()
         return self._backend.scan(
-            TIMER,
-            OF_NAMESPACE,
-            (namespace.name,),
-            fields=fields,
-            after=after,
-            since=shards.start,
-            until=shards.stop - 1,
-            limit=limit,
-            budget=PAGE_BYTES if fields is None else None,
+            Query(
+                TIMER,
+                OF_NAMESPACE,
+                by=(namespace.name,),
+                fields=fields,
+                after=after,
+                since=shards.start,
+                until=shards.stop - 1,
+                limit=limit,
+                budget=PAGE_BYTES if fields is None else None,
+            )
         )
 
     def _whole(self, namespace: Namespace, places: Sequence[Place], end: Place | None) -> Scan:
@@ -96,7 +98,7 @@ class Lists:
     ) -> Page[Timer]:
         after = None if cursor is None else place_of(cursor, TIMER, CORRELATED)
         by = (namespace.name, correlation_id)
-        scan = self._backend.scan(TIMER, CORRELATED, by, after=after, limit=limit, budget=PAGE_BYTES)
+        scan = self._backend.scan(Query(TIMER, CORRELATED, by=by, after=after, limit=limit, budget=PAGE_BYTES))
         return _page(scan, now)
 
 

@@ -15,11 +15,10 @@ from typing import Final
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.stores import backend as writes
-from duetime.stores.backend import Backend, Condition, Scan, WriteStatus
-from duetime.stores.core.event_codec import READ, decode_event, readable_events, report_row
+from duetime.stores.backend import Backend, Condition, Query, Scan, WriteStatus
+from duetime.stores.core.event_codec import READ, UnreadableEventError, decode_event, readable_events, report_row
 from duetime.stores.entities import EVENT, UNPUBLISHED, UNPUBLISHED_OF_CALL
 from duetime.stores.entity import DAMAGED, Key, Place, Row
-from duetime.stores.event_reading import UnreadableEventError
 from duetime.stores.port.calls import CallRef
 from duetime.stores.port.outbox import OutboxEvent
 
@@ -75,7 +74,7 @@ class Outbox:
         tenants: list[str] = []
         since = first
         while len(tenants) < most:
-            found = self._backend.scan(EVENT, UNPUBLISHED, fields=("tenant_id",), since=since, limit=_CHUNK)
+            found = self._backend.scan(Query(EVENT, UNPUBLISHED, fields=("tenant_id",), since=since, limit=_CHUNK))
             tenants += dict.fromkeys(row[0] for row in found.rows if row[0] is not DAMAGED)
             if found.end is None:
                 break
@@ -88,13 +87,15 @@ class Outbox:
         while len(found) < limit and not reading.is_at_end:
             chunk = max(limit - len(found), _CHUNK)
             scan = self._backend.scan(
-                EVENT,
-                UNPUBLISHED,
-                fields=READ,
-                after=reading.place,
-                since=reading.tenant_id,
-                until=reading.tenant_id,
-                limit=chunk,
+                Query(
+                    EVENT,
+                    UNPUBLISHED,
+                    fields=READ,
+                    after=reading.place,
+                    since=reading.tenant_id,
+                    until=reading.tenant_id,
+                    limit=chunk,
+                )
             )
             reading.is_at_end = scan.end is None
             for row in scan.rows:
@@ -131,7 +132,7 @@ class Outbox:
 
     def unpublished_of(self, ref: CallRef, *, limit: int) -> list[OutboxEvent]:
         of_call = (ref.tenant_id, ref.call_id)
-        scan = self._backend.scan(EVENT, UNPUBLISHED_OF_CALL, of_call, fields=READ, limit=limit)
+        scan = self._backend.scan(Query(EVENT, UNPUBLISHED_OF_CALL, by=of_call, fields=READ, limit=limit))
         return list(readable_events(scan.rows))
 
     def mark_published(self, events: Sequence[OutboxEvent], *, now: datetime) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
-from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
+from duetime.domain.errors import StoreUnavailable
+from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus, reconciled
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
 from duetime.stores import backend as writes
-from duetime.stores.backend import Alike, Backend, Condition, Guard, PartitionUnavailable, Write, WriteStatus
+from duetime.stores.backend import Alike, Backend, Condition, Guard, PartitionUnavailable, Query, Write, WriteStatus
 from duetime.stores.core.timer_codec import (
     OUTCOME_CHANGES,
     OUTCOME_EXPECTS,
@@ -21,7 +23,7 @@ from duetime.stores.core.timer_codec import (
 )
 from duetime.stores.entities import EXPIRED_RECORDS, EXPIRED_TIMERS, IDEMPOTENCY_RECORD, SHARD, TIMER
 from duetime.stores.entity import DAMAGED, AccessPath, Entity
-from duetime.stores.recording import record
+from duetime.stores.rounds import rounds
 
 # Two, since a next attempt is None in all writes that are alike, or in none.
 _END = Alike(TIMER, OUTCOME_CHANGES, OUTCOME_EXPECTS)
@@ -33,6 +35,7 @@ _STATUSES = {
     WriteStatus.REFUSED: RecordStatus.REFUSED,
     WriteStatus.UNAVAILABLE: RecordStatus.UNAVAILABLE,
 }
+_IN_DOUBT = (RecordStatus.SUPERSEDED, RecordStatus.LEASE_LOST)
 
 
 class Recording:
@@ -40,7 +43,25 @@ class Recording:
         self._backend = backend
 
     def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
-        return record(outcomes, write=lambda some: self._write(some, now), read=self._read)
+        """One write where all goes well. What was refused is read, and written again where the attempt is still the
+        timer's (``domain.outcomes.reconciled``)."""
+        statuses: dict[int, RecordStatus] = {}
+        waiting = dict(enumerate(outcomes))
+        for _ in rounds():
+            statuses |= zip(waiting, self._write(list(waiting.values()), now), strict=True)
+            refused = [place for place in waiting if statuses[place] in _IN_DOUBT]
+            stored = self._read([waiting[place].outcome.timer for place in refused]) if refused else []
+            again: dict[int, LeasedOutcome] = {}
+            for place, timer in zip(refused, stored, strict=True):
+                becomes = reconciled(waiting[place].outcome, timer)
+                if becomes is RecordStatus.APPLIED:
+                    statuses[place] = becomes
+                elif isinstance(becomes, Outcome) and statuses[place] is RecordStatus.SUPERSEDED:
+                    again[place] = replace(waiting[place], outcome=becomes)
+            if not again:
+                return [statuses[place] for place in range(len(outcomes))]
+            waiting = again
+        raise StoreUnavailable("other writers changed the timers again and again")
 
     def _read(self, timers: Sequence[Timer]) -> list[Timer | None]:
         rows = self._backend.read(TIMER, [key_of(timer) for timer in timers])
@@ -67,7 +88,7 @@ class Recording:
     def _prune(self, entity: Entity, path: AccessPath, now: datetime, limit: int) -> int:
         assert entity.expires is not None
         fields = (*entity.key, entity.expires)
-        found = self._backend.scan(entity, path, fields=fields, until=to_milliseconds(now), limit=limit)
+        found = self._backend.scan(Query(entity, path, fields=fields, until=to_milliseconds(now), limit=limit))
         if not found.rows:
             return 0
         # ``now`` tells whether to look. What goes does not come back: the database's time decides, where it has one.

@@ -11,7 +11,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, Timer, TimerChange
 from duetime.stores import backend as writes
 from duetime.stores.backend import Backend, Condition, WriteStatus
-from duetime.stores.client_results import created, delete_result, put_result, rearm_result, update_result
+from duetime.stores.core.client_results import created, delete_result, put_result, rearm_result, update_result
 from duetime.stores.core.deciding import Decision, decide
 from duetime.stores.core.timer_codec import (
     UnreadableError,

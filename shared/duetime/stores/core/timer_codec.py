@@ -14,10 +14,10 @@ from duetime.domain.timers import DEFAULT_CALLBACK_TIMEOUT_SECONDS, Failure, Fai
 from duetime.domain.timers import TimerState as State
 from duetime.domain.times import MIN_INSTANT, format_instant, read_instant, to_milliseconds
 from duetime.stores.backend import NOW, Now
+from duetime.stores.core.timer_check import DamagedTimer, checked, without_damage
 from duetime.stores.decoding import DECODING_ERRORS
 from duetime.stores.entities import TIMER
 from duetime.stores.entity import DAMAGED, Key, Row, Value
-from duetime.stores.timer_check import DamagedTimer, checked, without_damage
 
 _STATES = {state.value: state for state in State}
 """Looked up once: an enum's value costs more than the comparison, and a backlog is many rows."""

@@ -12,13 +12,14 @@ from duetime.domain.executions import Execution
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.stores import backend as writes
-from duetime.stores.backend import Backend, Write
+from duetime.stores.backend import Backend, Query, Write
 from duetime.stores.core.catalogue import Catalogue
-from duetime.stores.core.catalogue_codec import decode_key, decode_namespace, decode_secret
+from duetime.stores.core.catalogue_codec import decode_key, decode_secret
 from duetime.stores.core.cursors import cursor_of, place_of
 from duetime.stores.core.deciding import Decision, decide
-from duetime.stores.core.event_codec import READ, decode_event, encode_event, shown_key
+from duetime.stores.core.event_codec import READ, UnreadableEventError, decode_event, encode_event, shown_key
 from duetime.stores.core.execution_codec import decode_or_salvage_execution, encode_execution
+from duetime.stores.core.namespace_codec import decode_namespace
 from duetime.stores.core.timer_changes import unchanged
 from duetime.stores.core.timer_codec import UnreadableError, decode, decode_or_salvage, encode, key_of
 from duetime.stores.decoding import repaired
@@ -35,7 +36,6 @@ from duetime.stores.entities import (
     TIMER,
 )
 from duetime.stores.entity import DAMAGED, AccessPath, Entity, Row
-from duetime.stores.event_reading import UnreadableEventError
 from duetime.stores.port.outbox import OutboxEvent
 from duetime.stores.port.pages import Page
 from duetime.stores.port.transfer import EventPage, LoadStatus, UnreadableEvent
@@ -59,11 +59,11 @@ class Transfer:
         self, entity: Entity, path: AccessPath, decode_row: Callable[[Row], T], cursor: str | None, limit: int
     ) -> Page[T]:
         after = None if cursor is None else place_of(cursor, entity, path)
-        scan = self._backend.scan(entity, path, after=after, limit=limit)
+        scan = self._backend.scan(Query(entity, path, after=after, limit=limit))
         return Page([decode_row(row) for row in scan.rows], None if scan.end is None else cursor_of(scan.end))
 
     def secrets(self) -> dict[str, bytes | None]:
-        rows = self._backend.scan(SECRET, ALL_SECRETS, limit=_MOST_SECRETS).rows
+        rows = self._backend.scan(Query(SECRET, ALL_SECRETS, limit=_MOST_SECRETS)).rows
         return {repaired(row[0]): None if DAMAGED in row else decode_secret(row) for row in rows}
 
     def load_namespace(self, namespace: Namespace) -> tuple[Namespace, LoadStatus]:
@@ -114,7 +114,7 @@ class Transfer:
 
     def all_events(self, *, cursor: str | None, limit: int) -> EventPage:
         after = None if cursor is None else place_of(cursor, EVENT, ALL_EVENTS)
-        scan = self._backend.scan(EVENT, ALL_EVENTS, fields=READ, after=after, limit=limit)
+        scan = self._backend.scan(Query(EVENT, ALL_EVENTS, fields=READ, after=after, limit=limit))
         events: list[OutboxEvent] = []
         unreadable: list[UnreadableEvent] = []
         for row in scan.rows:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from duetime.domain.times import to_milliseconds
-from duetime.stores.backend import WRITTEN, Batch, Change, Scan, Write, spelled_out
+from duetime.stores.backend import WRITTEN, Batch, Change, Query, Scan, Write, spelled_out
 from duetime.stores.backends.cassandra import schema
 from duetime.stores.backends.cassandra.hints import Attempts, Hints
 from duetime.stores.backends.cassandra.reads import Reads
@@ -14,7 +14,7 @@ from duetime.stores.backends.cassandra.scans import Scans
 from duetime.stores.backends.cassandra.session import CassandraSession
 from duetime.stores.backends.cassandra.url import parse_cassandra_url
 from duetime.stores.backends.cassandra.writes import Writes
-from duetime.stores.entity import AccessPath, Entity, Key, Place, Row, Value
+from duetime.stores.entity import Entity, Key, Row
 from duetime.stores.time_source import StoreTime, TimeSource
 
 
@@ -45,22 +45,8 @@ class CassandraBackend:
     def read(self, entity: Entity, keys: Sequence[Key], *, fields: tuple[str, ...] | None = None) -> list[Row | None]:
         return self._reads.rows(entity, keys, entity.names if fields is None else fields)
 
-    def scan(
-        self,
-        entity: Entity,
-        path: AccessPath,
-        by: Key = (),
-        *,
-        fields: tuple[str, ...] | None = None,
-        after: Place | None = None,
-        since: Value = None,
-        until: Value = None,
-        limit: int,
-        budget: int | None = None,
-    ) -> Scan:
-        return self._scans.scan(
-            entity, path, by, fields=fields, after=after, since=since, until=until, limit=limit, budget=budget
-        )
+    def scan(self, query: Query) -> Scan:
+        return self._scans.scan(query)
 
     def write(self, writes: Sequence[Write], *, now: datetime | None = None) -> Batch:
         """Of a lease's row that has ended, the database sees to the removal."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.shards import shard_index
-from duetime.stores.backend import Scan
+from duetime.stores.backend import Query, Scan
 from duetime.stores.backends.cassandra import hints as hinted
 from duetime.stores.backends.cassandra import layout, places
 from duetime.stores.backends.cassandra.hints import Found, Hints
@@ -43,78 +43,52 @@ class Scans:
         self._reads = reads
         self._hints = hints
 
-    def scan(
-        self,
-        entity: Entity,
-        path: AccessPath,
-        by: Key,
-        *,
-        fields: tuple[str, ...] | None,
-        after: Place | None,
-        since: Value,
-        until: Value,
-        limit: int,
-        budget: int | None,
-    ) -> Scan:
+    def scan(self, query: Query) -> Scan:
+        entity, path, after = query.entity, query.path, query.after
         if after is not None and not places.can_stand(after):
             raise InvalidCursor("cursor", "the cursor does not belong to this list")
-        names = entity.names if fields is None else fields
-        if layout.way_of(entity, path) is Way.NONE or not places.can_stand(by):
+        if layout.way_of(entity, path) is Way.NONE or not places.can_stand(query.by):
             return Scan([])
         rows: list[Row] = []
         while True:
-            wanted = limit - len(rows)
-            seen, end = self._seen(entity, path, by, after=after, since=since, until=until, limit=wanted, names=names)
-            found, full = self._judged(entity, path, by, seen, names, budget)
+            rest = query._replace(after=after, limit=query.limit - len(rows))
+            seen, end = self._seen(rest)
+            found, full = self._judged(query, seen)
             rows += found
             after = full or end
-            is_page = len(rows) == limit or _has_partitions(entity, path) or (bool(rows) and budget is not None)
+            is_page = len(rows) == query.limit or _has_partitions(query) or (bool(rows) and query.budget is not None)
             if after is None or is_page:
                 return Scan(rows, after)
 
-    def _seen(
-        self,
-        entity: Entity,
-        path: AccessPath,
-        by: Key,
-        *,
-        after: Place | None,
-        since: Value,
-        until: Value,
-        limit: int,
-        names: tuple[str, ...],
-    ) -> tuple[list[_Seen], Place | None]:
-        """Up to ``limit`` in order, and the place to go on behind if more may follow."""
+    def _seen(self, query: Query) -> tuple[list[_Seen], Place | None]:
+        """Up to the limit in order, and the place to go on behind if more may follow."""
+        entity, path, limit = query.entity, query.path, query.limit
         way = layout.way_of(entity, path)
         if way is Way.PARTITIONS:
-            return self._partition_by_partition(entity, after, limit)
-        if _has_partitions(entity, path):
-            return self._shard_by_shard(entity, path, by, after=after, since=since, until=until, limit=limit)
+            return self._partition_by_partition(query)
+        if _has_partitions(query):
+            return self._shard_by_shard(query)
         parts = layout.place_parts(entity, path)
         named = path.by if way is Way.HINTS else layout.partition_fields(entity)
-        prefix = tuple(value for name, value in zip(path.by, by, strict=True) if name not in named)
-        low, high = _bounds(parts, prefix, path, after, since, until)
+        prefix = tuple(value for name, value in zip(path.by, query.by, strict=True) if name not in named)
+        low, high = _bounds(parts, prefix, query)
         found: list[list[_Seen]] = []
         if way is not Way.HINTS:
-            partition = layout.partition_of(entity, by)
-            columns = names if way is Way.ROWS else ()
-            found += self._in_partitions(entity, path, [(partition, low, high)], columns, limit + 1)
+            partition = layout.partition_of(entity, query.by)
+            columns = query.names if way is Way.ROWS else ()
+            found += self._in_partitions(query, [(partition, low, high)], columns, limit + 1)
         if way is Way.HINTS or path is DUE:
-            found += self._by_hints(entity, path, by, low, high, limit + 1, since if since == until else None)
+            found += self._by_hints(query, low, high)
         merged = list(
             heapq.merge(*found, key=lambda each: places.encode(places.parts_of(entity, path.order), each.end))
         )
         return _cut(merged, limit)
 
     def _in_partitions(
-        self,
-        entity: Entity,
-        path: AccessPath,
-        looks: Sequence[tuple[Partition, bytes, bytes]],
-        names: tuple[str, ...],
-        limit: int,
+        self, query: Query, looks: Sequence[tuple[Partition, bytes, bytes]], names: tuple[str, ...], limit: int
     ) -> list[list[_Seen]]:
         """Of each partition the rows or entries of a path from a place up to before another, side by side."""
+        entity, path = query.entity, query.path
         is_of_rows = layout.way_of(entity, path) is Way.ROWS
         needed = tuple(dict.fromkeys((*names, *layout.fields_of(path)))) if names else ()
         columns = ("is_there", *(name for name in needed if name not in entity.key)) if is_of_rows else ("target",)
@@ -133,7 +107,7 @@ class Scans:
             for row in rows:
                 key = (*named, *places.decode(rest, row["place"] if is_of_rows else row["target"])[0])
                 inner = places.decode(parts, row["place"])[0][skipped:]
-                end = (*named, *inner) if _has_partitions(entity, path) else inner
+                end = (*named, *inner) if _has_partitions(query) else inner
                 values = None
                 if is_of_rows and names:
                     values = values_of(entity, key, needed, row) if row["is_there"] else {}
@@ -141,17 +115,16 @@ class Scans:
             found.append(seen)
         return found
 
-    def _by_hints(
-        self, entity: Entity, path: AccessPath, by: Key, low: bytes, high: bytes, limit: int, only: Value
-    ) -> list[list[_Seen]]:
-        by_values = layout.encode_by(entity, path, by)
+    def _by_hints(self, query: Query, low: bytes, high: bytes) -> list[list[_Seen]]:
+        entity, path = query.entity, query.path
+        by_values = layout.encode_by(entity, path, query.by)
         if path.is_unique:
             holder = self._hints.holder(path, by_values, entity)
             return [[_Seen((), holder.target, hint=(holder, ""))]] if holder is not None else []
         slices: Sequence[int] = range(layout.slices_of(path))
-        if only is not None and layout.is_sliced_by_order(entity, path):
-            slices = [hinted.slice_for(path, only)]
-        found = self._hints.read(entity, path, by_values, slices, low=low, high=high, limit=limit)
+        if query.since is not None and query.since == query.until and layout.is_sliced_by_order(entity, path):
+            slices = [hinted.slice_for(path, query.since)]
+        found = self._hints.read(entity, path, by_values, slices, low=low, high=high, limit=query.limit + 1)
         parts = places.parts_of(entity, path.order)
         return [
             [_Seen(places.decode(parts, each[0].place)[0], each[0].target, hint=each) for each in of_slice]
@@ -160,21 +133,12 @@ class Scans:
 
     # -- over partitions -------------------------------------------------------------------------------------
 
-    def _shard_by_shard(
-        self,
-        entity: Entity,
-        path: AccessPath,
-        by: Key,
-        *,
-        after: Place | None,
-        since: Value,
-        until: Value,
-        limit: int,
-    ) -> tuple[list[_Seen], Place | None]:
+    def _shard_by_shard(self, query: Query) -> tuple[list[_Seen], Place | None]:
         """In the order of shard, then id, which is that of the path or stands for it."""
+        entity, path, by, limit = query.entity, query.path, query.by, query.limit
         is_sharded = path.order_names[:1] == entity.key[:1]
-        shards = range(since, until + 1) if is_sharded else self._shards_of(by[0])
-        behind: Place = () if after is None else after
+        shards = range(query.since, query.until + 1) if is_sharded else self._shards_of(by[0])
+        behind: Place = query.after or ()
         first = shards.start
         if behind and is_sharded:
             first, behind = max(behind[0], first), behind[1:]
@@ -194,7 +158,7 @@ class Scans:
                 prefix = places.encode(parts, by)
                 low = places.behind(places.encode(parts, start)) if each == first and behind else prefix
                 looks.append((Partition(layout.TIMERS, (each,)), low, places.behind(prefix)))
-            for found in self._in_partitions(entity, path, looks, (), limit + 1 - len(seen)):
+            for found in self._in_partitions(query, looks, (), limit + 1 - len(seen)):
                 seen += found if is_sharded else [_Seen(each.end[1:], each.key) for each in found]
                 if len(seen) > limit:
                     return _cut(seen, limit)
@@ -208,10 +172,9 @@ class Scans:
             return range(0)
         return range(values["first_shard"], values["first_shard"] + values["num_shards"])
 
-    def _partition_by_partition(
-        self, entity: Entity, after: Place | None, limit: int
-    ) -> tuple[list[_Seen], Place | None]:
+    def _partition_by_partition(self, query: Query) -> tuple[list[_Seen], Place | None]:
         """All rows of an entity, by the order in which the database has their partitions."""
+        entity, after, limit = query.entity, query.after, query.limit
         inside = len(layout.partition_fields(entity))
         first = None if after is None else tuple(after[:inside])
         rest = layout.key_parts(entity)[inside:]
@@ -256,16 +219,9 @@ class Scans:
 
     # -- what was found --------------------------------------------------------------------------------------
 
-    def _judged(
-        self,
-        entity: Entity,
-        path: AccessPath,
-        by: Key,
-        seen: Sequence[_Seen],
-        names: tuple[str, ...],
-        budget: int | None,
-    ) -> tuple[list[Row], Place | None]:
+    def _judged(self, query: Query, seen: Sequence[_Seen]) -> tuple[list[Row], Place | None]:
         """The rows that are still on the path where they were seen; and where the page ends before the last."""
+        entity, path, by, names, budget = query.entity, query.path, query.by, query.names, query.budget
         covered = {*entity.key, *path.order_names, *path.by}
         needed = tuple(dict.fromkeys((*names, *layout.fields_of(path))))
         is_covered = {*names} <= covered and layout.way_of(entity, path) is not Way.ROWS
@@ -310,9 +266,8 @@ def _stands(path: AccessPath, by: Key, values: Values | None, seen: _Seen) -> bo
     return of_by and tuple(values[name] for name in path.order_names) == tuple(seen.end)
 
 
-def _bounds(
-    parts: places.Parts, prefix: Key, path: AccessPath, after: Place | None, since: Value, until: Value
-) -> tuple[bytes, bytes]:
+def _bounds(parts: places.Parts, prefix: Key, query: Query) -> tuple[bytes, bytes]:
+    path, after, since, until = query.path, query.after, query.since, query.until
     start = places.encode(parts, prefix)
     if path.order and path.is_descending[0]:
         since, until = until, since
@@ -326,9 +281,9 @@ def _bounds(
     return low, high
 
 
-def _has_partitions(entity: Entity, path: AccessPath) -> bool:
+def _has_partitions(query: Query) -> bool:
     """Whether the path goes over the partitions of several shards."""
-    return entity is TIMER and "shard_id" not in path.by
+    return query.entity is TIMER and "shard_id" not in query.path.by
 
 
 def _order_in(entity: Entity, path: AccessPath) -> tuple[str, ...]:

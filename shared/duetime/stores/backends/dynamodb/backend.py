@@ -8,28 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError
 
 from duetime.domain.errors import InvalidSettings, StoreEmpty, StoreNotReady, StoreUnavailable
 from duetime.domain.times import to_milliseconds
-from duetime.stores.backend import NOT_WRITTEN, Batch, Change, Scan, Write, Written, spelled_out
+from duetime.stores.backend import NOT_WRITTEN, Batch, Change, Query, Scan, Write, Written, spelled_out
 from duetime.stores.backends.dynamodb import layouts, schema
 from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.backends.dynamodb.driver import DEFAULT_PARALLEL, UNAVAILABLE, Driver
 from duetime.stores.backends.dynamodb.event_scans import EventScans
 from duetime.stores.backends.dynamodb.events import EVENT_RETENTION, Events
-from duetime.stores.backends.dynamodb.expansion import Expansion, NeedsStoredError, Stored
+from duetime.stores.backends.dynamodb.expansion import expanded
 from duetime.stores.backends.dynamodb.item_writes import ItemWrite
 from duetime.stores.backends.dynamodb.layouts import LAYOUTS, Layout
-from duetime.stores.backends.dynamodb.paths import Bounds
 from duetime.stores.backends.dynamodb.reads import Reads
 from duetime.stores.backends.dynamodb.removals import Removals
-from duetime.stores.backends.dynamodb.scans import Scans, Wanted
+from duetime.stores.backends.dynamodb.scans import Scans
 from duetime.stores.backends.dynamodb.url import default_calls_table_name, parse_dynamodb_url
 from duetime.stores.entities import EVENT, SERVICE_CALL
-from duetime.stores.entity import AccessPath, Entity, Key, Place, Row, Value
+from duetime.stores.entity import Entity, Key, Row
 from duetime.stores.time_source import StoreTime, TimeSource
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ class DynamoDbBackend:
         self._reads = Reads(self._driver, self._table_of)
         self._removals = Removals(self._driver, self._calls_table)
         self._scans = Scans(self._driver, self._reads, self._removals)
-        self._expansion = Expansion(self._table_of)
         self._events = Events(self._driver, self._reads, event_retention)
         self._event_scans = EventScans(self._driver, self._reads, self._scans)
 
@@ -75,50 +74,25 @@ class DynamoDbBackend:
         reads = self._events if entity is EVENT else self._reads
         return reads.read(entity, keys, fields or entity.names)
 
-    def scan(
-        self,
-        entity: Entity,
-        path: AccessPath,
-        by: Key = (),
-        *,
-        fields: tuple[str, ...] | None = None,
-        after: Place | None = None,
-        since: Value = None,
-        until: Value = None,
-        limit: int,
-        budget: int | None = None,
-    ) -> Scan:
-        bounds = Bounds(after=after, since=since, until=until)
-        wanted = Wanted(
-            entity=entity,
-            path=path,
-            by=by,
-            fields=fields or entity.names,
-            bounds=bounds,
-            limit=limit,
-            budget=budget,
-        )
-        return (self._event_scans if entity is EVENT else self._scans).scan(wanted)
+    def scan(self, query: Query) -> Scan:
+        return (self._event_scans if query.entity is EVENT else self._scans).scan(query)
 
     # -- writes ----------------------------------------------------------------------------------------------
 
     def write(self, writes: Sequence[Write], *, now: datetime | None = None) -> Batch:
-        """What is one item is written with others of the kind in one request; what is several, as a transaction."""
         if writes and writes[0].entity is EVENT:
             return _batch(self._events.write(writes, _milliseconds(now)), now)
-        expanded = self._expanded([[write] for write in spelled_out(writes)], now)
-        singles = {at: items[0] for at, items in enumerate(expanded) if len(items) == 1}
-        several = {at: items for at, items in enumerate(expanded) if len(items) > 1}
-        results = [NOT_WRITTEN] * len(writes)
-        self._run(singles, lambda: self._driver.write(list(singles.values())), results)
-        self._run(several, lambda: self._driver.transact(list(several.values())), results)
-        return _batch(results, now)
+        return self.atomic([[write] for write in spelled_out(writes)], now=now)
 
     def atomic(self, groups: Sequence[Sequence[Write]], *, now: datetime | None = None) -> Batch:
-        expanded = {at: items for at, items in enumerate(self._expanded(groups, now)) if items}
+        """What is one item is written with others of the kind in one request; what is several, as a transaction."""
+        items_of = [self._expanded(group, _milliseconds(now)) for group in groups]
+        singles = {at: items[0] for at, items in enumerate(items_of) if len(items) == 1}
+        several = {at: items for at, items in enumerate(items_of) if len(items) > 1}
         results = [NOT_WRITTEN] * len(groups)
-        self._run(expanded, lambda: self._driver.transact(list(expanded.values())), results)
-        for at, items in expanded.items():
+        self._run(singles, lambda: self._driver.write(list(singles.values())), results)
+        self._run(several, lambda: self._driver.transact(list(several.values())), results)
+        for at, items in several.items():
             if results[at].is_written and self._removals.leave_some(items):
                 with suppress(StoreUnavailable):  # else by whoever looks for what has expired
                     self._removals.finish(groups[at][0].key)
@@ -137,35 +111,21 @@ class DynamoDbBackend:
         for at, written in zip(places, made, strict=True):
             results[at] = written
 
-    def _expanded(self, groups: Sequence[Sequence[Write]], now: datetime | None) -> list[list[ItemWrite]]:
-        """Of each group the items that are written; none: it cannot be."""
-        return [self._of_group(group, _milliseconds(now)) for group in groups]
-
-    def _of_group(self, group: Sequence[Write], now_ms: int) -> list[ItemWrite]:
+    def _expanded(self, group: Sequence[Write], now_ms: int) -> list[ItemWrite]:
+        """The items of a group that are written; none: it cannot be."""
         items: list[ItemWrite] = []
         for write in group:
             if write.entity is EVENT:
                 continue
-            try:
-                found = self._expansion.items(write, now_ms)
-            except NeedsStoredError:
-                found = self._expansion.items(write, now_ms, self._stored(write))
+            table = self._table_of(LAYOUTS[write.entity])
+            found: Sequence[ItemWrite] = expanded(write, table, now_ms, partial(self._driver.get_one, table))
             if not found:
                 return []
-            is_removal = write.change is Change.DELETE and write.entity is SERVICE_CALL
-            items += self._removals.at_once(write.key, found, now_ms) if is_removal else found
+            if write.change is Change.DELETE and write.entity is SERVICE_CALL:
+                found = self._removals.at_once(write.key, found, now_ms)
+            items += found
         events = [write for write in group if write.entity is EVENT]
         return [*items, self._events.insertion(events, now_ms)] if events else items
-
-    def _stored(self, write: Write) -> Stored:
-        layout = LAYOUTS[write.entity]
-        key = self._expansion.key_of(write)
-        assert key is not None
-        found, _ = self._driver.get(self._table_of(layout), [key])
-        has_parts = write.change is Change.DELETE and write.entity is SERVICE_CALL
-        return Stored(
-            item=next(iter(found.values()), None), parts=self._removals.parts(write.key) if has_parts else []
-        )
 
     # -- the rest --------------------------------------------------------------------------------------------
 
@@ -183,7 +143,7 @@ class DynamoDbBackend:
     def check(self) -> None:
         """Raises ``StoreNotReady`` unless both tables are there."""
         try:
-            self._driver.get(self._table, [layouts.timer_item_key(layouts.CATALOGUE, "CHECK")])
+            self._driver.get_one(self._table, layouts.timer_item_key(layouts.CATALOGUE, "CHECK"))
         except StoreEmpty as error:
             try:
                 self._check_calls()
@@ -194,7 +154,7 @@ class DynamoDbBackend:
 
     def _check_calls(self) -> None:
         try:
-            self._driver.get(self._calls_table, [layouts.call_item_key("@", "CHECK")])
+            self._driver.get_one(self._calls_table, layouts.call_item_key("@", "CHECK"))
         except StoreNotReady:
             raise StoreNotReady(
                 f"the DynamoDB table {self._calls_table!r} of service calls does not exist; `duetime init` creates it"

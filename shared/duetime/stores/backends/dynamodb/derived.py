@@ -1,8 +1,4 @@
-"""What items have beside the fields of their row: keys of indexes, the end for the table's TTL, a reserve of bytes.
-
-Where something that a client chose stands before an id, NUL stands between them: nothing sorts before it, so ``ab``
-comes before ``ab!``.
-"""
+"""What items have beside the fields of their row: keys of indexes, the end for the table's TTL, a reserve."""
 
 from __future__ import annotations
 
@@ -11,15 +7,22 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
+from duetime.stores.backends.dynamodb import places
 from duetime.stores.backends.dynamodb.items import Attribute, Item, Reader, instant_of, instant_text, text, whole
-from duetime.stores.entity import DAMAGED, Value
+from duetime.stores.entities import (
+    CALLS_BY_NAME,
+    CALLS_BY_STATUS,
+    CORRELATED_CALLS,
+    DUE_CALLS,
+    SERVICE_CALL,
+    STARRED_CALLS,
+)
+from duetime.stores.entity import DAMAGED, AccessPath, Value
 
-NUL: Final = "\0"
 OUTBOX_PARTITIONS: Final = 8
 """Hash keys of the outbox index for events that are not published; as many for calls that expire, and as many for
 published events."""
 TIME_TO_LIVE: Final = "expires_at"
-SEQUENCE_DIGITS: Final = 10
 _CLAIM_BYTES: Final = 480
 _OWNER_BYTES: Final = 320
 """What a shard's version and metadata, and its owner and the end of its lease, take with what fills them up.
@@ -28,44 +31,42 @@ So its item always has one size: a partition that is full takes no write that ma
 shard that cannot be claimed would ever fire.
 """
 _END_BYTES: Final = len("shard_lease_expires_at") + 24
-_COMPLEMENT = str.maketrans("0123456789abcdef", "fedcba9876543210")
 
 Values = Mapping[str, Value]
 
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """Attributes that follow from ``fields``, None for those that an item has not got. ``make`` raises ``KeyError``
-    where it needs a field that it is not given."""
+    """An attribute that follows from ``fields``; None where an item has not got it. ``read`` gives the first of the
+    fields, where it stands nowhere else."""
 
-    fields: frozenset[str]
-    names: tuple[str, ...]
-    make: Callable[[Values], Sequence[Attribute | None]]
+    attribute: str
+    fields: tuple[str, ...]
+    make: Callable[[Values], Attribute | None]
+    read: Reader | None = None
 
 
 def expiry(field: str) -> Derived:
-    """Epoch seconds for the table's TTL, rounded up: a row is never removed before its time."""
-
-    def make(values: Values) -> Sequence[Attribute | None]:
-        at = values[field]
-        return (None if at is None else time_to_live(at),)
-
-    return Derived(frozenset({field}), (TIME_TO_LIVE,), make)
+    """The end for the table's TTL."""
+    return Derived(
+        TIME_TO_LIVE, (field,), lambda values: None if values[field] is None else time_to_live(values[field])
+    )
 
 
 def time_to_live(milliseconds: int) -> Attribute:
+    """In seconds, rounded up: a row is never removed before its time."""
     return whole(-(-milliseconds // 1000))
 
 
-def _claim_reserve(values: Values) -> Sequence[Attribute | None]:
+def _claim_reserve(values: Values) -> Attribute:
     used = len(str(values["shard_version"])) + _bytes_of("shard_metadata", values)
-    return (text("." * max(1, _CLAIM_BYTES - used)),)
+    return text("." * max(1, _CLAIM_BYTES - used))
 
 
-def _owner_reserve(values: Values) -> Sequence[Attribute | None]:
+def _owner_reserve(values: Values) -> Attribute:
     """The end of a lease is there if and only if an owner is."""
     used = _bytes_of("shard_owner_id", values)
-    return (text("." * max(1, _OWNER_BYTES - used - (_END_BYTES if used else 0))),)
+    return text("." * max(1, _OWNER_BYTES - used - (_END_BYTES if used else 0)))
 
 
 def _bytes_of(name: str, values: Values) -> int:
@@ -73,36 +74,66 @@ def _bytes_of(name: str, values: Values) -> int:
     return 0 if value is None else len(name) + len(value.encode())
 
 
-def _index(name: str, fields: set[str], make: Callable[[Values], str | None]) -> Derived:
-    def made(values: Values) -> Sequence[Attribute | None]:
-        value = make(values)
-        return (None if value is None else text(value),)
+@dataclass(frozen=True, slots=True)
+class CallIndex:
+    """An index of calls by ``path``. Its key is the ``attribute``, which an item has while the call is on the path.
 
-    return Derived(frozenset(fields), (name,), made)
+    Where the order is that of ids, it is the hash key, and the item's own sort key the range key: values may be too
+    long to stand before an id in one key. Else it is the range key, with the whole place. ``holds``: the field that
+    stands nowhere else.
+    """
+
+    attribute: str
+    path: AccessPath
+    holds: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.attribute}-index"
+
+    @property
+    def is_hash(self) -> bool:
+        return self.path.order_names == SERVICE_CALL.key[1:]
+
+    @property
+    def keys(self) -> tuple[str, str]:
+        return (self.attribute, "sort_key") if self.is_hash else ("tenant_id", self.attribute)
+
+    @property
+    def derived(self) -> Derived:
+        names = dict.fromkeys([self.holds or "", *self.path.by, *self.path.order_names, *self.path.where])
+        fields = tuple(name for name in names if name and name not in SERVICE_CALL.key)
+        return Derived(self.attribute, fields, self._make, None if self.holds is None else self._read)
+
+    def _make(self, values: Values) -> Attribute | None:
+        path = self.path
+        if any(values[name] != value for name, value in path.where.items()):
+            return None
+        if self.is_hash:
+            return text(hash_key([values[name] for name in path.by]))
+        return text(places.write(SERVICE_CALL, path, [values[name] for name in path.order_names]))
+
+    def _read(self, item: Item) -> Value:
+        key = item.get(self.attribute, {}).get("S")
+        if self.holds in self.path.where:
+            return key is not None
+        if not isinstance(key, str):
+            return DAMAGED
+        return key.partition("#")[2] if self.is_hash else places.read(SERVICE_CALL, self.path, key)[0]
 
 
-def _held(attribute: str, read: Callable[[str], str]) -> Reader:
-    def of_item(item: Item) -> Value:
-        key = item.get(attribute, {}).get("S")
-        return read(key) if isinstance(key, str) else DAMAGED
-
-    return of_item
+def hash_key(by: Sequence[str]) -> str:
+    """A tenant's id has no ``#``."""
+    return "#".join(by)
 
 
-def inverted(call_id: str) -> str:
-    """So that within a name the newest come first."""
-    return call_id.translate(_COMPLEMENT)
-
-
-def of_tenant(tenant_id: str, value: str) -> str:
-    """The hash key of an index of calls by a value: it may be too long to stand before a call id in a range key."""
-    return f"{tenant_id}#{value}"
-
-
-def _due_key(values: Values) -> str | None:
-    if values["status"] != "Scheduled":
-        return None
-    return f"{instant_text(values['due_at'])}{NUL}{values['service_call_id']}"
+CALL_INDEXES: Final = (
+    CallIndex("status_key", CALLS_BY_STATUS, holds="status"),
+    CallIndex("starred_key", STARRED_CALLS, holds="is_starred"),
+    CallIndex("name_key", CALLS_BY_NAME, holds="name"),
+    CallIndex("correlation_key", CORRELATED_CALLS, holds="correlation_id"),
+    CallIndex("due_key", DUE_CALLS),
+)
 
 
 def partition_of(call_id: str) -> int:
@@ -117,40 +148,30 @@ def published(partition: int) -> int:
     return 2 * OUTBOX_PARTITIONS + partition
 
 
-OUTBOX_NAMES = ("outbox_partition", "outbox_key")
+OUTBOX_NAMES: Final = ("outbox_partition", "outbox_key")
 
 
-def _call_expiry(values: Values) -> Sequence[Attribute | None]:
-    at = values["expires_at"]
-    if at is None:
-        return None, None
-    return whole(expiring(partition_of(values["service_call_id"]))), text(instant_text(at))
-
-
-def outbox_place(tenant_id: str, call_id: str, sequence: int) -> str:
-    return NUL.join((tenant_id, call_id, f"{sequence:0{SEQUENCE_DIGITS}}"))
+def outbox_key(partition: int, place: str) -> Item:
+    return dict(zip(OUTBOX_NAMES, (whole(partition), text(place)), strict=True))
 
 
 RESERVES_OF_SHARD: Final = (
-    Derived(frozenset({"shard_version", "shard_metadata"}), ("shard_reserve",), _claim_reserve),
-    Derived(frozenset({"shard_owner_id"}), ("shard_owner_reserve",), _owner_reserve),
+    Derived("shard_reserve", ("shard_version", "shard_metadata"), _claim_reserve),
+    Derived("shard_owner_reserve", ("shard_owner_id",), _owner_reserve),
 )
 OF_CALL: Final = (
-    _index("status_key", {"status"}, lambda values: of_tenant(values["tenant_id"], values["status"])),
-    _index("starred_key", {"is_starred"}, lambda values: values["tenant_id"] if values["is_starred"] else None),
-    _index("name_key", {"name"}, lambda values: values["name"] + NUL + inverted(values["service_call_id"])),
-    _index(
-        "correlation_key",
-        {"correlation_id"},
-        lambda values: of_tenant(values["tenant_id"], values["correlation_id"]),
+    *(index.derived for index in CALL_INDEXES),
+    Derived(
+        "outbox_key",
+        ("expires_at",),
+        lambda values: None if values["expires_at"] is None else text(instant_text(values["expires_at"])),
+        lambda item: instant_of(item["outbox_key"]) if "outbox_key" in item else None,
     ),
-    _index("due_key", {"status", "due_at"}, _due_key),
-    Derived(frozenset({"expires_at"}), OUTBOX_NAMES, _call_expiry),
+    Derived(
+        "outbox_partition",
+        ("expires_at",),
+        lambda values: (
+            None if values["expires_at"] is None else whole(expiring(partition_of(values["service_call_id"])))
+        ),
+    ),
 )
-HELD_OF_CALL: Final[Mapping[str, Reader]] = {
-    "status": _held("status_key", lambda key: key.partition("#")[2]),
-    "name": _held("name_key", lambda key: key.rpartition(NUL)[0]),
-    "correlation_id": _held("correlation_key", lambda key: key.partition("#")[2]),
-    "is_starred": lambda item: "starred_key" in item,
-    "expires_at": lambda item: instant_of(item["outbox_key"]) if "outbox_key" in item else None,
-}

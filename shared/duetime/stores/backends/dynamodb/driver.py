@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,23 +14,24 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
-from duetime.stores.backend import NOT_WRITTEN, WRITTEN, PartitionUnavailable, WriteStatus, Written
+from duetime.stores.backend import NOT_WRITTEN, WRITTEN, WriteStatus, Written
 from duetime.stores.backends.dynamodb.errors import (
     RETRY_AFTER_SECONDS,
     TRANSIENT_STATEMENT_CODES,
     ConditionFailed,
     cancelled_for_good,
     statement_refused,
+    throttled,
     translate,
+    unprocessed,
 )
 from duetime.stores.backends.dynamodb.item_writes import ItemWrite
 from duetime.stores.backends.dynamodb.items import Item
+from duetime.stores.backends.dynamodb.places import Range
 from duetime.stores.backends.dynamodb.side_by_side import Workers
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
-_log = logging.getLogger(__name__)
 
 BATCH_STATEMENTS = 25
 BATCH_KEYS = 100
@@ -69,7 +69,20 @@ class Driver:
 
     # -- reads -----------------------------------------------------------------------------------------------
 
-    def get(self, table: str, keys: Sequence[Item], **parameters: Any) -> tuple[dict[str, Item], set[str]]:
+    def get_one(self, table: str, key: Item, **parameters: Any) -> Item | None:
+        found: Item | None = self.call("get_item", TableName=table, Key=key, ConsistentRead=True, **parameters).get(
+            "Item"
+        )
+        return found
+
+    def get(self, table: str, keys: Sequence[Item]) -> dict[str, Item]:
+        """Items by ``identity``, strongly consistent."""
+        found, unread = self.get_readable(table, keys)
+        if unread:
+            raise unprocessed()
+        return found
+
+    def get_readable(self, table: str, keys: Sequence[Item], **parameters: Any) -> tuple[dict[str, Item], set[str]]:
         """Items by ``identity``, strongly consistent; and the keys left unread, whose partition is throttled.
 
         Raises ``StoreUnavailable`` where that is so of every key.
@@ -77,8 +90,8 @@ class Driver:
         found: dict[str, Item] = {}
         unread: set[str] = set()
         if len(keys) == 1:
-            answer = self.call("get_item", TableName=table, Key=keys[0], ConsistentRead=True, **parameters)
-            return {identity(keys[0], keys[0]): answer["Item"]} if "Item" in answer else {}, unread
+            item = self.get_one(table, keys[0], **parameters)
+            return {} if item is None else {identity(keys[0], keys[0]): item}, unread
         is_answered = False
         for chunk in chunks(keys, BATCH_KEYS):
             pending = list({identity(key, key): key for key in chunk}.values())
@@ -101,13 +114,11 @@ class Driver:
             raise unprocessed()
         return found, unread
 
-    def query(self, **parameters: Any) -> dict[str, Any]:
-        return self.call("query", **parameters)
-
-    def pages(self, **parameters: Any) -> Iterator[list[Item]]:
-        """What a query finds, a request at a time."""
+    def pages(self, table: str, each: Range, **parameters: Any) -> Iterator[list[Item]]:
+        """What a range of a table holds, a request at a time; strongly consistent."""
+        parameters |= {"TableName": table, "ConsistentRead": True, **each.parameters()}
         while True:
-            page = self.query(**parameters)
+            page = self.call("query", **parameters)
             yield page["Items"]
             if "LastEvaluatedKey" not in page:
                 return
@@ -167,7 +178,7 @@ class Driver:
             else:
                 results.append(refused(statement_refused(error)))
         if unsure:  # an insert is not told what is in its way
-            found, _ = self.get(writes[0].table, [writes[at].key for at in unsure])
+            found, _ = self.get_readable(writes[0].table, [writes[at].key for at in unsure])
             for at in unsure:
                 if writes[at].is_reflected_in(found.get(identity(writes[at].key, writes[at].key))):
                     results[at] = WRITTEN
@@ -270,14 +281,6 @@ def raise_if_none(results: list[Written], errors: Iterable[StoreUnavailable]) ->
     if results and all(written is UNAVAILABLE for written in results):
         raise next(iter(errors))
     return results
-
-
-def throttled() -> StoreUnavailable:
-    return PartitionUnavailable("DynamoDB throttles a partition", retry_after_seconds=RETRY_AFTER_SECONDS)
-
-
-def unprocessed() -> StoreUnavailable:
-    return StoreUnavailable("DynamoDB left keys unprocessed", retry_after_seconds=RETRY_AFTER_SECONDS)
 
 
 def _is_repeated(answer: dict[str, Any]) -> bool:

@@ -91,32 +91,28 @@ def _no_table() -> StoreNotReady:
     return StoreEmpty("the DynamoDB table does not exist; `duetime init` creates it")
 
 
+def throttled() -> StoreUnavailable:
+    return PartitionUnavailable("DynamoDB throttles a partition", retry_after_seconds=RETRY_AFTER_SECONDS)
+
+
+def unprocessed() -> StoreUnavailable:
+    return StoreUnavailable("DynamoDB left keys unprocessed", retry_after_seconds=RETRY_AFTER_SECONDS)
+
+
 def _translate_answer(error: ClientError) -> Exception:
     answer: dict[str, Any] = dict(error.response)
     code = answer.get("Error", {}).get("Code", "")
     metadata = answer.get("ResponseMetadata", {})
     if code == "ConditionalCheckFailedException":
         return ConditionFailed(answer.get("Item"), is_repeated=metadata.get("RetryAttempts", 0) > 0)
-    if code == "TransactionCanceledException":
-        return _translate_cancellation(answer)
     if code == "ResourceNotFoundException":
         return _no_table()
     if code == _THROTTLED_PARTITION:
-        return PartitionUnavailable("DynamoDB throttles a partition", retry_after_seconds=RETRY_AFTER_SECONDS)
+        return throttled()
     status = metadata.get("HTTPStatusCode", 0)
     if code in _TRANSIENT_CODES or status >= 500 or status == 429:
         return StoreUnavailable(f"DynamoDB answered {code}", retry_after_seconds=RETRY_AFTER_SECONDS)
     return _refusal("answered", [code], answer.get("Error", {}).get("Message", ""))
-
-
-def _translate_cancellation(answer: dict[str, Any]) -> Exception:
-    reasons: list[dict[str, Any]] = answer.get("CancellationReasons", [])
-    codes = {reason.get("Code", "None") for reason in reasons} - {"None", None}
-    if codes and codes <= {"ConditionalCheckFailed", "TransactionConflict"}:
-        return ConditionFailed(None, is_repeated=False)
-    if codes & TRANSIENT_STATEMENT_CODES:
-        return StoreUnavailable("DynamoDB cancelled a transaction", retry_after_seconds=RETRY_AFTER_SECONDS)
-    return cancelled_for_good(reasons)
 
 
 def cancelled_for_good(reasons: Sequence[dict[str, Any]]) -> StoreError:

@@ -37,7 +37,7 @@ def packed(rows: Sequence[Row], now_ms: int) -> Item:
 
 def unpacked(item: Item) -> dict[int, Item]:
     """By sequence, each event as an item of its own. Of an item that is damaged there is one, without attributes."""
-    key = {name: item[name] for name in _LAYOUT.key_names}
+    key = _LAYOUT.in_key(item)
     try:
         tenant_id, call_id, last = _LAYOUT.parts_of(item)
     except ValueError:

@@ -14,23 +14,23 @@ from typing import Any, Final
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.stores.backend import NOT_WRITTEN, Change, Condition, Write, WriteStatus, Written
-from duetime.stores.backends.dynamodb import layouts
+from duetime.stores.backends.dynamodb import layouts, places
 from duetime.stores.backends.dynamodb.derived import (
-    NUL,
     OUTBOX_NAMES,
     TIME_TO_LIVE,
-    outbox_place,
+    outbox_key,
     partition_of,
     published,
     time_to_live,
 )
 from duetime.stores.backends.dynamodb.driver import Driver, back_offs
 from duetime.stores.backends.dynamodb.event_items import EVENTS, PUBLISHED_AT, REMOVED, packed, unpacked
-from duetime.stores.backends.dynamodb.item_writes import Expected, ItemWrite, Test
-from duetime.stores.backends.dynamodb.items import Item, can_be_stored, instant_text, matches, text, whole
+from duetime.stores.backends.dynamodb.item_writes import ItemWrite
+from duetime.stores.backends.dynamodb.items import Item, can_be_stored, instant_of, instant_text, matches, text
 from duetime.stores.backends.dynamodb.layouts import LAYOUTS, row_reader
+from duetime.stores.backends.dynamodb.places import LAST, Range
 from duetime.stores.backends.dynamodb.reads import Reads
-from duetime.stores.entities import EVENT, SERVICE_CALL
+from duetime.stores.entities import EVENT, PUBLISHED, SERVICE_CALL, UNPUBLISHED
 from duetime.stores.entity import Entity, Key, Row
 
 EVENT_RETENTION: Final = timedelta(days=7)
@@ -72,17 +72,9 @@ class Events:
     def _of_call(self, call: Key, first: int, most: int | None) -> list[Item]:
         """From that which has ``first`` on: so many are enough for as many events."""
         parameters: dict[str, Any] = {} if most is None else {"Limit": most}
-        pages = self._driver.pages(
-            TableName=self._table,
-            KeyConditionExpression="tenant_id = :tenant AND sort_key BETWEEN :low AND :high",
-            ExpressionAttributeValues={
-                ":tenant": text(call[0]),
-                ":low": text(layouts.event_sort_key(call[1], first)),
-                ":high": text(f"EVENT#{call[1]}$"),
-            },
-            ConsistentRead=True,
-            **parameters,
-        )
+        low = layouts.event_sort_key(call[1], first)
+        events = Range("tenant_id", text(call[0]), "sort_key", low, f"EVENT#{call[1]}#{LAST}")
+        pages = self._driver.pages(self._table, events, **parameters)
         found: list[Item] = []
         for page in pages:
             found += page
@@ -96,7 +88,7 @@ class Events:
         """One item of all of them, which are new."""
         item = packed([write.row for write in writes], now_ms)
         item |= self._standing(item, item.get(PUBLISHED_AT), now_ms, is_kept=is_kept)
-        key = {name: item[name] for name in _LAYOUT.key_names}
+        key = _LAYOUT.in_key(item)
         return ItemWrite(table=self._table, key=key, item=item, is_there=False)
 
     def write(self, writes: Sequence[Write], now_ms: int) -> list[Written]:
@@ -106,10 +98,10 @@ class Events:
         for back_off in back_offs(_TRIES):
             changes = self._changes({place: writes[place] for place in pending}, now_ms)
             pending = []
-            for (_, places), written in zip(changes, self._driver.write([each for each, _ in changes]), strict=True):
-                for place in places:
+            for (_, of_item), written in zip(changes, self._driver.write([each for each, _ in changes]), strict=True):
+                for place in of_item:
                     results[place] = written
-                pending += places if written.status is WriteStatus.NOT_WRITTEN else []
+                pending += of_item if written.status is WriteStatus.NOT_WRITTEN else []
             if not pending:
                 return results
             time.sleep(back_off)
@@ -142,9 +134,9 @@ class Events:
                     changes.append((self.insertion([write], now_ms, is_kept=is_kept), [place]))
             elif number is not None and event is not None and _hold(write.conditions, event):
                 touched[number].append(place)
-        for number, places in touched.items():
-            some = [writes[place] for place in places]
-            changes.append((self._change(items[number], some, now_ms, is_kept=is_kept), places))
+        for number, of_item in touched.items():
+            some = [writes[place] for place in of_item]
+            changes.append((self._change(items[number], some, now_ms, is_kept=is_kept), of_item))
         return changes
 
     def _change(self, item: Item, writes: Sequence[Write], now_ms: int, *, is_kept: bool) -> ItemWrite:
@@ -158,10 +150,10 @@ class Events:
             else:
                 new[write.key[2]] = {"M": {**new[write.key[2]]["M"], PUBLISHED_AT: text(instant_text(now_ms))}}
         left = [each["M"] for each in new.values() if "M" in each]
-        key = {name: item[name] for name in _LAYOUT.key_names}
+        key = _LAYOUT.in_key(item)
         expected = [
-            Expected(EVENTS, Test.EQUALS, item.get(EVENTS)),
-            Expected(PUBLISHED_AT, Test.EQUALS, item.get(PUBLISHED_AT)),
+            Condition(EVENTS, item.get(EVENTS)),
+            Condition(PUBLISHED_AT, item.get(PUBLISHED_AT)),
         ]
         if not left:
             return ItemWrite(table=self._table, key=key, expected=expected)
@@ -182,13 +174,13 @@ class Events:
 
     def _standing(self, item: Item, published_at: Any, now_ms: int, *, is_kept: bool) -> Item:
         """What an item has in the outbox index, or for the TTL."""
-        tenant_id, call_id, last = _LAYOUT.parts_of(item)
-        place, partition = outbox_place(tenant_id, call_id, last), partition_of(call_id)
+        key = _LAYOUT.parts_of(item)
+        partition = partition_of(key[1])
         if published_at is None:
-            return dict(zip(OUTBOX_NAMES, (whole(partition), text(place)), strict=True))
+            return outbox_key(partition, places.write(EVENT, UNPUBLISHED, key))
         if is_kept:
-            key = f"{published_at['S']}{NUL}{place}"
-            return dict(zip(OUTBOX_NAMES, (whole(published(partition)), text(key)), strict=True))
+            place = (instant_of(published_at), *key)
+            return outbox_key(published(partition), places.write(EVENT, PUBLISHED, place))
         # Not in the past: TTL leaves alone what it should have removed five years ago.
         return {TIME_TO_LIVE: time_to_live(now_ms + self._retention_ms)}
 
@@ -208,10 +200,10 @@ class Events:
         changes = [
             ItemWrite(
                 table=self._table,
-                key={name: item[name] for name in _LAYOUT.key_names},
+                key=_LAYOUT.in_key(item),
                 sets=self._standing(item, item[PUBLISHED_AT], 0, is_kept=True),
                 removes=[TIME_TO_LIVE],
-                expected=[Expected(PUBLISHED_AT, Test.EQUALS, item[PUBLISHED_AT])],
+                expected=[Condition(PUBLISHED_AT, item[PUBLISHED_AT])],
             )
             for item in items
         ]

@@ -6,288 +6,241 @@ together or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from zlib import crc32
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Final
 
-from duetime.stores.backend import Change, Comparison, Condition, Now, Write
-from duetime.stores.backends.dynamodb.derived import TIME_TO_LIVE, Derived, time_to_live
-from duetime.stores.backends.dynamodb.item_writes import Expected, ItemWrite, Test
-from duetime.stores.backends.dynamodb.items import Attribute, Item, at, can_be_stored, text
-from duetime.stores.backends.dynamodb.layouts import LAYOUTS, Layout, timer_item_key
+from duetime.stores.backend import Change, Comparison, Condition, Write
+from duetime.stores.backends.dynamodb.derived import TIME_TO_LIVE, Values, time_to_live
+from duetime.stores.backends.dynamodb.item_writes import ItemWrite
+from duetime.stores.backends.dynamodb.items import Attribute, Item, at, can_be_stored, mark_of, text
+from duetime.stores.backends.dynamodb.layouts import LAYOUTS, timer_item_key
 from duetime.stores.entities import TIMER
-from duetime.stores.entity import DAMAGED, Key, Value
+from duetime.stores.entity import DAMAGED, Value
 
-_RESERVE = "reserve"
-_RESERVED = text("." * 16)
+_RESERVE: Final = "reserve"
+_RESERVED: Final = text("." * 16)
 """Room for the end: a partition that is full takes no write that makes an item larger."""
 
-
-class NeedsStoredError(Exception):
-    """What is to be written depends on what is stored, which has to be read first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    """What is stored of a row: its item, None if there is none, and the keys of the items of its parts."""
-
-    item: Item | None
-    parts: Sequence[Item] = ()
+Read = Callable[[Item], Item | None]
+"""From a key to the item that is stored."""
 
 
-class Expansion:
-    """``table_of`` gives the name of a layout's table."""
+def expanded(write: Write, table: str, now_ms: int, read: Read) -> list[ItemWrite]:
+    """The writes of items that ``write`` stands for; none where it finds nothing to change.
 
-    def __init__(self, table_of: Callable[[Layout], str]) -> None:
-        self._table_of = table_of
+    ``read`` is asked where they depend on more of what is stored than the writer knows.
+    """
+    key = _key_of(write)
+    if key is None:
+        return []
+    try:
+        return _Expansion(write, key, table, now_ms, read).items()
+    except _NoRowError:
+        is_removed = write.change is Change.DELETE and not write.conditions
+        return [ItemWrite(table=table, key=key)] if is_removed else []
 
-    def key_of(self, write: Write) -> Item | None:
-        """The key of the row's item; None where it cannot have one."""
-        if can_be_stored(write.key):
-            return LAYOUTS[write.entity].key_of(write.key)
-        for condition in write.conditions:
-            # It was read in the place of the uuid (``Layout.readers``).
-            if write.entity is TIMER and condition.name == "timer_uuid" and isinstance(condition.value, bytes):
-                return timer_item_key(write.key[0], condition.value.decode())
-        return None
 
-    def items(self, write: Write, now_ms: int, stored: Stored | None = None) -> list[ItemWrite]:
-        """Those of a write; none where it finds nothing to change. Raises ``NeedsStoredError`` where it has to be
-        told what is stored."""
-        layout = LAYOUTS[write.entity]
-        key = self.key_of(write)
-        if key is None:
-            return []
-        expected = self._expected(layout, write.conditions, now_ms, stored)
-        if write.change is Change.UPDATE:
-            return self._update(layout, write, key, expected, now_ms=now_ms, stored=stored)
-        if write.change is Change.DELETE:
-            return self._delete(layout, write, key, expected, stored)
-        return self._put(layout, write, key, expected, now_ms=now_ms, stored=stored)
+def _key_of(write: Write) -> Item | None:
+    """The key of the row's item; None where it cannot have one."""
+    if can_be_stored(write.key):
+        return LAYOUTS[write.entity].key_of(write.key)
+    for condition in write.conditions:
+        # It was read in the place of the uuid (``Layout.readers``).
+        if write.entity is TIMER and condition.name == "timer_uuid" and isinstance(condition.value, bytes):
+            return timer_item_key(write.key[0], condition.value.decode())
+    return None
+
+
+class _NoRowError(Exception):
+    """Nothing is stored."""
+
+
+class _Expansion:
+    def __init__(self, write: Write, key: Item, table: str, now_ms: int, read: Read) -> None:
+        self._write = write
+        self._layout = LAYOUTS[write.entity]
+        self._key = key
+        self._table = table
+        self._now_ms = now_ms
+        self._read = read
+
+    def items(self) -> list[ItemWrite]:
+        if self._write.change is Change.UPDATE:
+            return self._update()
+        if self._write.change is Change.DELETE:
+            return self._delete()
+        return self._put()
+
+    # -- what is stored --------------------------------------------------------------------------------------
+
+    @cached_property
+    def _stored(self) -> Item:
+        found = self._read(self._key)
+        if found is None:
+            raise _NoRowError
+        return found
+
+    @cached_property
+    def _before(self) -> _Completed:
+        """What the row holds: what the writer knows of it, and what has to be read."""
+        known = {} if self._write.known is None else self._write.known()
+        return _Completed(known, self._stored_value)
+
+    def _stored_value(self, name: str) -> Value:
+        return self._layout.readers[name](self._stored)
 
     # -- one kind of write after the other -------------------------------------------------------------------
 
-    def _put(
-        self,
-        layout: Layout,
-        write: Write,
-        key: Item,
-        expected: Sequence[Expected],
-        *,
-        now_ms: int,
-        stored: Stored | None,
-    ) -> list[ItemWrite]:
-        entity, table = layout.entity, self._table_of(layout)
-        row: list[Value] = [now_ms + value.plus_ms if isinstance(value, Now) else value for value in write.row]
+    def _put(self) -> list[ItemWrite]:
+        layout, entity = self._layout, self._layout.entity
+        row = [at(value, self._now_ms) for value in self._write.row]
         values = dict(zip(entity.names, row, strict=True))
-        item = {**key, "row_type": text(layout.row_type)}
+        item = {**self._key, "row_type": text(layout.row_type)}
         for place, attribute, make in layout.row_writers:
             if row[place] is not None:
                 item[attribute] = make(row[place])
         for each in layout.derived:
-            made = zip(each.names, each.make(values), strict=True)
-            item.update((name, value) for name, value in made if value is not None)
-        is_there = {Change.INSERT: False, Change.REPLACE: True}.get(write.change)
+            made = each.make(values)
+            if made is not None:
+                item[each.attribute] = made
         others: list[ItemWrite] = []
-        if layout.apart_key is not None and entity.large is not None:
-            large = values[entity.large]
-            if _is_apart(layout, large):
-                del item[entity.large]
-                item[layout.apart_mark] = _mark(large)
-                others.append(self._put_apart(layout, write.key, large, values))
-            elif write.change is Change.REPLACE and self._was_apart(layout, write, stored):
-                others.append(ItemWrite(table=table, key=layout.apart_key(write.key)))
-        if layout.entry_fields:
-            others += [self._entry(layout, each) for each in layout.entries(values)]
-        main = ItemWrite(table=table, key=key, item=item, is_there=is_there, expected=expected)
-        return [main, *others]
+        large = layout.large
+        if large and layout.is_apart(values[large]):
+            del item[large]
+            item[layout.apart_mark] = mark_of(values[large])
+            others.append(self._put_apart(values))
+        elif large and self._write.change is Change.REPLACE and self._was_apart:
+            others.append(self._removed(layout.apart_key(self._key)))
+        others += [self._entry(each) for each in layout.entries(values)]
+        is_there = {Change.INSERT: False, Change.REPLACE: True}.get(self._write.change)
+        expected = self._expected()
+        return [ItemWrite(table=self._table, key=self._key, item=item, is_there=is_there, expected=expected), *others]
 
-    def _entry(self, layout: Layout, item: Item) -> ItemWrite:
-        """What is unique is so by its own item."""
-        key = {name: item[name] for name in layout.key_names}
-        is_there = False if item["row_type"] == text("KEY") else None
-        return ItemWrite(table=self._table_of(layout), key=key, item=item, is_there=is_there)
-
-    def _update(
-        self,
-        layout: Layout,
-        write: Write,
-        key: Item,
-        expected: Sequence[Expected],
-        *,
-        now_ms: int,
-        stored: Stored | None,
-    ) -> list[ItemWrite]:
-        entity, table = layout.entity, self._table_of(layout)
-        given = write.changes or {}
-        changes = {name: at(value, now_ms) for name, value in given.items()}
-        writers = layout.writers
-        if stored is not None and stored.item is None:
-            return []
-        sets: Item = {}
-        removes: list[str] = []
+    def _update(self) -> list[ItemWrite]:
+        layout, entity, expected = self._layout, self._layout.entity, self._expected()
+        changes = {name: at(value, self._now_ms) for name, value in (self._write.changes or {}).items()}
+        after = _Completed(
+            {**dict(zip(entity.key, self._write.key, strict=True)), **changes}, lambda name: self._before[name]
+        )
+        changed: dict[str, Attribute | None] = {}
         for name, value in changes.items():
             if name not in layout.held:
-                _assign(layout.attribute(name), None if value is None else writers[name](value), sets, removes)
-        values: Mapping[str, Value] = {**dict(zip(entity.key, write.key, strict=True)), **changes}
+                changed[layout.attribute(name)] = None if value is None else layout.writers[name](value)
         for each in layout.derived:
-            if not each.fields.isdisjoint(changes):
-                for name, made in zip(each.names, _made(layout, each, write, values, stored), strict=True):
-                    _assign(name, made, sets, removes)
-        others: list[ItemWrite] = []
-        if layout.apart_key is not None:
-            others += self._large_changes(layout, write, changes, sets, removes, stored)
+            if any(name in changes for name in each.fields):
+                changed[each.attribute] = each.make(after)
+        others = self._large_changes(changes, changed)
         if not layout.entry_fields.isdisjoint(changes):
-            before = _before(layout, write, stored)
-            old, new = layout.entries(before), layout.entries({**before, **changes})
-            others += [self._entry(layout, each) for each in new if each not in old]
-            kept = [{name: each[name] for name in layout.key_names} for each in new]
-            gone = [{name: each[name] for name in layout.key_names} for each in old]
-            others += [ItemWrite(table=table, key=each) for each in gone if each not in kept]
-        is_there = None if any(each.test is Test.EQUALS for each in expected) else True
-        main = ItemWrite(table=table, key=key, sets=sets, removes=removes, is_there=is_there, expected=expected)
-        return [main, *others]
+            old, new = layout.entries(self._before), layout.entries(after)
+            others += [self._entry(each) for each in new if each not in old]
+            kept = [self._layout.in_key(each) for each in new]
+            others += [self._removed(key) for key in map(self._layout.in_key, old) if key not in kept]
+        return [self._changed(changed, expected), *others]
 
-    def _large_changes(
-        self,
-        layout: Layout,
-        write: Write,
-        changes: Mapping[str, Value],
-        sets: Item,
-        removes: list[str],
-        stored: Stored | None,
-    ) -> list[ItemWrite]:
-        """What becomes of the item of the large field: it changes, or it ends when its row does."""
-        large, expires = layout.entity.large, layout.entity.expires
-        assert large is not None
-        assert layout.apart_key is not None
-        table = self._table_of(layout)
-        if large in changes:
-            was_apart = self._was_apart(layout, write, stored)
-            if _is_apart(layout, changes[large]):
-                sets.pop(large)
-                removes.append(large)
-                sets[layout.apart_mark] = _mark(changes[large])
-                return [self._put_apart(layout, write.key, changes[large], changes)]
-            if was_apart:
-                removes.append(layout.apart_mark)
-                return [ItemWrite(table=table, key=layout.apart_key(write.key))]
-            return []
-        if expires is None or expires not in changes or not self._was_apart(layout, write, stored):
-            return []
-        end = changes[expires]
-        if _before(layout, write, stored).get(expires, DAMAGED) == end:
-            return []
-        part_sets = {_RESERVE: _RESERVED} if end is None else {TIME_TO_LIVE: time_to_live(end)}
-        part_removes = (TIME_TO_LIVE,) if end is None else (_RESERVE,)
-        key = layout.apart_key(write.key)
-        # An item that is gone keeps no row from its end: what is made of it then is removed with the row.
-        is_there = True if end is None else None
-        return [ItemWrite(table=table, key=key, sets=part_sets, removes=part_removes, is_there=is_there)]
+    def _delete(self) -> list[ItemWrite]:
+        layout = self._layout
+        main = ItemWrite(table=self._table, key=self._key, expected=self._expected())
+        gone = [self._layout.in_key(each) for each in layout.entries(self._before)] if layout.entry_fields else []
+        if layout.large and self._was_apart:
+            gone.append(layout.apart_key(self._key))
+        return [main, *map(self._removed, gone)]
 
-    def _delete(
-        self, layout: Layout, write: Write, key: Item, expected: Sequence[Expected], stored: Stored | None
-    ) -> list[ItemWrite]:
-        table = self._table_of(layout)
-        main = ItemWrite(table=table, key=key, expected=expected)
-        gone: list[Item] = []
-        if layout.entry_fields:
-            if stored is None or stored.item is not None:
-                entries = layout.entries(_before(layout, write, stored))
-                gone += [{name: each[name] for name in layout.key_names} for each in entries]
-            gone += [] if stored is None else stored.parts
-        if layout.apart_key is not None and self._was_apart(layout, write, stored):
-            gone.append(layout.apart_key(write.key))
-        return [main, *(ItemWrite(table=table, key=each) for each in gone)]
+    def _changed(self, changed: Mapping[str, Attribute | None], expected: Sequence[Condition]) -> ItemWrite:
+        """An update of the row's item, which has to be there. A condition of a value says so too."""
+        says_so = any(each.value is not None and each.comparison is Comparison.IS for each in expected)
+        return ItemWrite(
+            table=self._table,
+            key=self._key,
+            sets={name: value for name, value in changed.items() if value is not None},
+            removes=[name for name, value in changed.items() if value is None],
+            is_there=None if says_so else True,
+            expected=expected,
+        )
+
+    def _removed(self, key: Item) -> ItemWrite:
+        return ItemWrite(table=self._table, key=key)
+
+    def _entry(self, item: Item) -> ItemWrite:
+        """What is unique is so by its own item."""
+        is_there = False if item["row_type"] == text("KEY") else None
+        return ItemWrite(table=self._table, key=self._layout.in_key(item), item=item, is_there=is_there)
 
     # -- the large field -------------------------------------------------------------------------------------
 
-    def _put_apart(self, layout: Layout, key: Key, large: str, values: Mapping[str, Value]) -> ItemWrite:
-        assert layout.apart_key is not None
-        assert layout.entity.large is not None
-        part_key = layout.apart_key(key)
-        item = {**part_key, "row_type": text("LARGE"), layout.entity.large: text(large)}
-        if layout.entity.expires is not None:
-            end = values.get(layout.entity.expires)
-            item |= {_RESERVE: _RESERVED} if end is None else {TIME_TO_LIVE: time_to_live(end)}
-        return ItemWrite(table=self._table_of(layout), key=part_key, item=item)
-
-    def _was_apart(self, layout: Layout, write: Write, stored: Stored | None) -> bool:
+    @property
+    def _was_apart(self) -> bool:
         """Whether the stored row's large field is an item of its own."""
-        if stored is not None:
-            return stored.item is not None and layout.apart_mark in stored.item
-        large = {} if write.known is None else write.known().get(layout.entity.large or "", DAMAGED)
-        if large is None or isinstance(large, str):
-            return _is_apart(layout, large)
-        raise NeedsStoredError
+        large = self._before.get(self._layout.large, DAMAGED)  # None, or what its writer knows
+        return self._layout.apart_mark in self._stored if large is DAMAGED else self._layout.is_apart(large)
+
+    def _put_apart(self, values: Values) -> ItemWrite:
+        layout, expires = self._layout, self._layout.entity.expires
+        key, large = layout.apart_key(self._key), layout.large
+        item = {**key, "row_type": text("LARGE"), large: text(values[large])}
+        if expires is not None:
+            end = values.get(expires)
+            item |= {_RESERVE: _RESERVED} if end is None else {TIME_TO_LIVE: time_to_live(end)}
+        return ItemWrite(table=self._table, key=key, item=item)
+
+    def _large_changes(self, changes: Values, changed: dict[str, Attribute | None]) -> list[ItemWrite]:
+        """What becomes of the item of the large field: it changes, or it ends when its row does. What that makes of
+        the row's item goes into ``changed``."""
+        layout, large, expires = self._layout, self._layout.large, self._layout.entity.expires
+        if large in changes:
+            if layout.is_apart(changes[large]):
+                changed |= {large: None, layout.apart_mark: mark_of(changes[large])}
+                return [self._put_apart(changes)]
+            if self._was_apart:
+                changed[layout.apart_mark] = None
+                return [self._removed(layout.apart_key(self._key))]
+        elif (
+            large
+            and expires is not None
+            and expires in changes
+            and self._was_apart
+            and self._before[expires] != changes[expires]
+        ):
+            end = changes[expires]
+            return [
+                ItemWrite(
+                    table=self._table,
+                    key=layout.apart_key(self._key),
+                    sets={_RESERVE: _RESERVED} if end is None else {TIME_TO_LIVE: time_to_live(end)},
+                    removes=(TIME_TO_LIVE,) if end is None else (_RESERVE,),
+                    # An item that is gone keeps no row from its end: what is made of it then is removed with the row.
+                    is_there=True if end is None else None,
+                )
+            ]
+        return []
 
     # -- conditions ------------------------------------------------------------------------------------------
 
-    def _expected(
-        self, layout: Layout, conditions: Iterable[Condition], now_ms: int, stored: Stored | None
-    ) -> list[Expected]:
+    def _expected(self) -> list[Condition]:
+        """The conditions of attributes."""
+        layout = self._layout
         expected = []
-        for each in conditions:
-            name = layout.attribute(each.name)
-            if each.name == "timer_uuid":
+        for name, value, comparison in self._write.conditions:
+            attribute = layout.attribute(name)
+            if name == "timer_uuid":
                 continue
-            if each.value is DAMAGED:
+            if value is DAMAGED:
                 # What it has cannot be said in a condition: it has to be what is there now, if that is damaged.
-                if stored is None:
-                    raise NeedsStoredError
-                item = stored.item or {}
-                is_damaged = layout.readers[each.name](item) is DAMAGED
-                expected.append(Expected(name, Test.EQUALS, item.get(name) if is_damaged else text("damaged")))
-            elif each.value is None:
-                expected.append(Expected(name, Test.IS_MISSING))
+                is_damaged = layout.readers[name](self._stored) is DAMAGED
+                expected.append(Condition(attribute, self._stored.get(attribute) if is_damaged else text("damaged")))
+            elif value is None:
+                expected.append(Condition(attribute, None))
             else:
-                test = Test.IS_PAST if each.comparison is Comparison.IS_PAST else Test.EQUALS
-                expected.append(Expected(name, test, layout.writers[each.name](at(each.value, now_ms))))
+                expected.append(Condition(attribute, layout.writers[name](at(value, self._now_ms)), comparison))
         return expected
 
 
-def _assign(name: str, value: Attribute | None, sets: Item, removes: list[str]) -> None:
-    if value is None:
-        removes.append(name)
-    else:
-        sets[name] = value
+class _Completed(dict[str, Value]):
+    """Values by field, and those that are not among them when they are asked for."""
 
+    def __init__(self, values: Mapping[str, Value], find: Callable[[str], Value]) -> None:
+        super().__init__(values)
+        self._find = find
 
-def _before(layout: Layout, write: Write, stored: Stored | None) -> dict[str, Value]:
-    """What the row holds before the write, field by field."""
-    if stored is not None:
-        item = stored.item or {}
-        return {name: read(item) for name, read in layout.readers.items()}
-    if write.known is None:
-        raise NeedsStoredError
-    return dict(write.known())
-
-
-def _made(
-    layout: Layout, derived: Derived, write: Write, values: Mapping[str, Value], stored: Stored | None
-) -> Sequence[Attribute | None]:
-    try:
-        return derived.make(values)
-    except KeyError:
-        return derived.make({**_before(layout, write, stored), **values})
-
-
-def _is_apart(layout: Layout, large: Value) -> bool:
-    if not isinstance(large, str) or len(large) * 4 <= layout.apart_above:
-        return False
-    return len(large.encode()) > layout.apart_above
-
-
-def _mark(large: str) -> Attribute:
-    """How large it is, for pages, and what tells it from what was there before or will be."""
-    raw = large.encode()
-    return text(f"{len(raw)} {crc32(raw):08x}")
-
-
-def is_marked_by(mark: Attribute, large: Attribute) -> bool:
-    return mark == _mark(large.get("S", ""))
-
-
-def size_of_mark(mark: Attribute) -> int:
-    size = mark.get("S", "").partition(" ")[0]
-    return int(size) if size.isdecimal() else 0
+    def __missing__(self, name: str) -> Value:
+        return self._find(name)

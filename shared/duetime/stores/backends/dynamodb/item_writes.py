@@ -4,32 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import lru_cache
 from typing import Any
 
+from duetime.stores.backend import Comparison, Condition
 from duetime.stores.backends.dynamodb.items import Attribute, Item
-
-
-class Test(Enum):
-    EQUALS = "equals"
-    IS_MISSING = "is missing"
-    IS_PAST = "is past"
-    """The attribute is missing, or not above the value."""
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    name: str
-    test: Test
-    value: Attribute | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemWrite:
     """``item``: is put whole. Else ``sets`` and ``removes`` change what is there; neither: it is deleted.
 
-    ``is_there``: the write is made only if there is an item (True), or none (False).
+    ``is_there``: the write is made only if there is an item (True), or none (False). ``expected``: conditions of
+    attributes.
     """
 
     table: str
@@ -38,7 +25,7 @@ class ItemWrite:
     sets: Item = field(default_factory=dict)
     removes: Sequence[str] = ()
     is_there: bool | None = None
-    expected: Sequence[Expected] = ()
+    expected: Sequence[Condition] = ()
 
     @property
     def is_update(self) -> bool:
@@ -51,7 +38,7 @@ class ItemWrite:
     @property
     def is_statement(self) -> bool:
         """Whether PartiQL can say it: its DELETE succeeds on nothing, and it has no PUT."""
-        return self.is_insert or (self.is_update and all(each.test is not Test.IS_PAST for each in self.expected))
+        return self.is_insert or (self.is_update and all(each.comparison is Comparison.IS for each in self.expected))
 
     @property
     def is_conditional(self) -> bool:
@@ -115,7 +102,7 @@ class ItemWrite:
             name = _name(each.name, names)
             if each.value is None:
                 parts.append(f"attribute_not_exists({name})")
-            elif each.test is Test.EQUALS:
+            elif each.comparison is Comparison.IS:
                 parts.append(f"{name} = {_value(each.value, values)}")
             else:
                 parts.append(f"(attribute_not_exists({name}) OR {name} <= {_value(each.value, values)})")

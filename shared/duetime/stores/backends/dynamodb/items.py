@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
+from zlib import crc32
 
 from duetime.domain.ids import MAX_KEY_BYTES
 from duetime.domain.times import format_instant, from_milliseconds, read_instant, to_milliseconds
@@ -68,6 +69,23 @@ def writer(kind: Kind) -> Callable[[Any], Attribute]:
 
 def at(value: Value, now_ms: int) -> Value:
     return now_ms + value.plus_ms if isinstance(value, Now) else value
+
+
+# -- a large text that is an item of its own: its mark stands in its place ---------------------------------------
+
+
+def mark_of(large: str) -> Attribute:
+    """How large it is, for pages, and what tells it from what was there before or will be."""
+    raw = large.encode()
+    return text(f"{len(raw)} {crc32(raw):08x}")
+
+
+def size_of_mark(mark: Attribute) -> int:
+    size = mark.get("S", "").partition(" ")[0]
+    return int(size) if size.isdecimal() else 0
+
+
+# -- reading ------------------------------------------------------------------------------------------------------
 
 
 def _text(value: Attribute) -> Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, Final
 from uuid import UUID
@@ -11,16 +11,14 @@ from zlib import crc32
 
 from duetime.domain.tenants import is_internal
 from duetime.stores.backends.dynamodb.derived import (
-    HELD_OF_CALL,
-    NUL,
     OF_CALL,
     RESERVES_OF_SHARD,
-    SEQUENCE_DIGITS,
     Derived,
     Values,
     expiry,
 )
 from duetime.stores.backends.dynamodb.items import Attribute, Item, Reader, reader, text, whole, writer
+from duetime.stores.backends.dynamodb.places import LAST, NUL, Range, number
 from duetime.stores.entities import (
     API_KEY,
     COUNTER,
@@ -34,11 +32,10 @@ from duetime.stores.entities import (
     TIMER,
     WORKER,
 )
-from duetime.stores.entity import DAMAGED, Entity, Key, Row, Value
+from duetime.stores.entity import DAMAGED, Entity, Key, Kind, Row, Value
 
 CATALOGUE: Final = -1
-NAMESPACES: Final = "NAMESPACE#"
-INTERNAL: Final = "INTERNAL#"
+INTERNAL: Final = "INTERNAL"
 RECORD_PARTITIONS: Final = 256
 """Idempotency records are spread: a table with a local index holds at most 10 GB and 1,000 writes a second under one
 hash key."""
@@ -46,30 +43,77 @@ hash key."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Layout:
-    """``key_of`` gives the key of a row's item, ``parts_of`` what it was made of. ``attributes``: where fields have
-    other names. ``held``: fields that an index key holds, and nothing else, by what reads them of it. ``entries``:
-    the items by which access paths find the row, which follow from ``entry_fields``. ``apart_above``: a ``large``
-    field with more bytes is an item of its own, under ``apart_key``."""
+    """A row's item stands under the hash key that ``hash_of`` makes of its key. Its range key is ``prefix_of`` and
+    the rest of its key, with ``#`` between them, which only the last part may hold.
+
+    ``attributes``: where fields have other names. ``entries``: the items by which access paths find the row, which
+    follow from ``entry_fields``. A ``large`` field of more than ``apart_above`` bytes is an item of its own: its key
+    has ``apart_prefix``.
+    """
 
     entity: Entity
     row_type: str
-    key_of: Callable[[Key], Item]
-    parts_of: Callable[[Item], Key]
-    is_of_calls: bool = False
-    attributes: Mapping[str, str]
-    held: Mapping[str, Reader]
+    prefix_of: Callable[[Key], str]
+    hash_of: Callable[[Key], Attribute] = lambda _: whole(CATALOGUE)
+    attributes: Mapping[str, str] = field(default_factory=dict)
     derived: tuple[Derived, ...] = ()
     entry_fields: frozenset[str] = frozenset()
-    entries: Callable[[Values], list[Item]]
+    entries: Callable[[Values], list[Item]] = lambda _: []
     apart_above: int = 0
-    apart_key: Callable[[Key], Item] | None = None
+    apart_prefix: str = ""
+
+    # -- keys ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_of_calls(self) -> bool:
+        return self.entity.key[0] == "tenant_id"
 
     @property
     def key_names(self) -> tuple[str, str]:
         return ("tenant_id", "sort_key") if self.is_of_calls else ("shard_id", "sortKey")
 
+    @cached_property
+    def _hashed(self) -> int:
+        """How many parts of a key are the hash key as they are."""
+        return int(self.entity.key[0] in self.key_names)
+
+    def key_of(self, key: Key) -> Item:
+        """The key of a row's item."""
+        rest = [number(each) if isinstance(each, int) else each for each in key[self._hashed :]]
+        hash_name, range_name = self.key_names
+        return {hash_name: self.hash_of(key), range_name: text("#".join((self.prefix_of(key), *rest)))}
+
+    def parts_of(self, item: Item) -> Key:
+        """The key of the row that an item is of, or leads to. Raises ``ValueError`` for a damaged one."""
+        hash_name, range_name = self.key_names
+        prefix, *rest = item[range_name]["S"].rpartition(NUL)[2].split("#", len(self.entity.key) - self._hashed)
+        texts = [*item[hash_name].values()][: self._hashed] + rest
+        kinds = [self.entity.by_name[name].kind for name in self.entity.key]
+        key = tuple([int(part) if kind is Kind.WHOLE else part for part, kind in zip(texts, kinds, strict=True)])
+        if prefix != self.prefix_of(key):
+            raise ValueError("not a key of this kind")
+        return key
+
+    def in_key(self, item: Item) -> Item:
+        """The key of an item."""
+        return {name: item[name] for name in self.key_names}
+
+    def entry(self, key: Key, found_by: str, row_type: str) -> Item:
+        """An item that leads to a row: it stands under ``found_by``, with the range key of the row behind that."""
+        hash_name, range_name = self.key_names
+        row = self.key_of(key)
+        found_by += NUL + row[range_name]["S"]
+        return {hash_name: row[hash_name], range_name: text(found_by), "row_type": text(row_type)}
+
+    # -- attributes ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def held(self) -> dict[str, Derived]:
+        """The fields that the key of an index holds, and nothing else."""
+        return {each.fields[0]: each for each in self.derived if each.read is not None}
+
     def attribute(self, name: str) -> str:
-        return self.attributes.get(name, name)
+        return self.held[name].attribute if name in self.held else self.attributes.get(name, name)
 
     @cached_property
     def writers(self) -> dict[str, Callable[[Any], Attribute]]:
@@ -92,7 +136,7 @@ class Layout:
             each.name: reader(each.kind, self.attribute(each.name), is_optional=each.is_optional)
             for each in self.entity.fields
         }
-        readers |= self.held
+        readers |= {name: each.read for name, each in self.held.items() if each.read is not None}
         for place, name in enumerate(self.entity.key):
             if name not in self.key_names:
                 readers[name] = self._part_reader(place)
@@ -111,10 +155,28 @@ class Layout:
 
         return of_item
 
+    # -- the large field -------------------------------------------------------------------------------------
+
+    @property
+    def large(self) -> str:
+        """Empty where there is none."""
+        return self.entity.large or ""
+
+    def is_apart(self, large: Value) -> bool:
+        if not isinstance(large, str) or len(large) * 4 <= self.apart_above:
+            return False
+        return len(large.encode()) > self.apart_above
+
     @property
     def apart_mark(self) -> str:
-        """The attribute of an item whose large field is an item of its own."""
-        return f"{self.entity.large}_apart"
+        """The attribute that stands in the item of the row in its place."""
+        return f"{self.large}_apart"
+
+    def apart_key(self, item: Item) -> Item:
+        """The key of the item that belongs to that of a row."""
+        hash_name, range_name = self.key_names
+        _, _, name = item[range_name]["S"].partition("#")
+        return {hash_name: item[hash_name], range_name: text(self.apart_prefix + name)}
 
 
 # -- keys ---------------------------------------------------------------------------------------------------------
@@ -128,52 +190,24 @@ def call_item_key(tenant_id: str, sort_key: str) -> Item:
     return {"tenant_id": text(tenant_id), "sort_key": text(sort_key)}
 
 
-def _timer_parts(item: Item) -> Key:
-    kind, namespace, timer_id = item["sortKey"]["S"].split("#", 2)
-    if kind != "TIMER":
-        raise ValueError("not a timer's key")
-    return int(item["shard_id"]["N"]), namespace, timer_id
-
-
-def _namespace_key(name: str) -> Item:
-    return timer_item_key(CATALOGUE, (INTERNAL if is_internal(name) else NAMESPACES) + name)
-
-
-def _name_part(item: Item) -> Key:
-    """Of a row of the catalogue, or of its entry under its tenant."""
-    sort_key: str = item["sortKey"]["S"]
-    return (sort_key.split("#", 3 if sort_key.startswith("TENANT#") else 1)[-1],)
-
-
 def event_sort_key(call_id: str, sequence: int) -> str:
-    return f"EVENT#{call_id}#{sequence:0{SEQUENCE_DIGITS}}"
+    return f"EVENT#{call_id}#{number(sequence)}"
 
 
-def _event_parts(item: Item) -> Key:
-    call_id, _, sequence = item["sort_key"]["S"].removeprefix("EVENT#").rpartition("#")
-    return item["tenant_id"]["S"], call_id, int(sequence)
-
-
-def _execution_parts(item: Item) -> Key:
-    call_id, _, execution_id = item["sort_key"]["S"].removeprefix("EXEC#").partition("#")
-    return item["tenant_id"]["S"], call_id, execution_id
-
-
-def _call_parts(item: Item) -> Key:
-    """Of a call, or of the entry of one of its tags."""
-    return item["tenant_id"]["S"], item["sort_key"]["S"].rpartition(NUL)[2].removeprefix("CALL#")
-
-
-def of_tenant(tenant_id: str, kind: str) -> str:
-    """What the sort keys of a tenant's entries of one kind begin with: its id has no ``#``."""
-    return f"TENANT#{tenant_id}#{kind}"
+def executions_of(call: Key) -> Range:
+    low = f"EXEC#{call[1]}#"
+    return Range("tenant_id", text(call[0]), "sort_key", low, low + LAST)
 
 
 # -- entries --------------------------------------------------------------------------------------------------------
 
 
-def tag_prefix(tag: str) -> str:
-    return f"TAG#{tag}{NUL}"
+def of_tag(tag: str) -> str:
+    return f"TAG#{tag}"
+
+
+def of_tenant(tenant_id: str) -> str:
+    return f"TENANT#{tenant_id}"
 
 
 def unique_key(tenant_id: str, key: str) -> Item:
@@ -184,98 +218,70 @@ def _call_entries(values: Values) -> list[Item]:
     tenant_id, call_id, tags, given = (
         values[name] for name in ("tenant_id", "service_call_id", "tags", "idempotency_key")
     )
-    known = () if tags is None or tags is DAMAGED else tags
-    found = [
-        call_item_key(tenant_id, tag_prefix(tag) + call_id) | {"row_type": text("TAG")} for tag in sorted(set(known))
-    ]
+    known = tags if isinstance(tags, tuple) else ()
+    found = [LAYOUTS[SERVICE_CALL].entry((tenant_id, call_id), of_tag(tag), "TAG") for tag in sorted(set(known))]
     if isinstance(given, str):
         found.append(unique_key(tenant_id, given) | {"row_type": text("KEY"), "call_id": text(call_id)})
     return found
 
 
 def _namespace_entries(values: Values) -> list[Item]:
-    name, tenant_id = values["namespace_name"], values["tenant_id"]
-    if values["is_internal"] is True or not isinstance(tenant_id, str):
-        return []
-    key = timer_item_key(CATALOGUE, of_tenant(tenant_id, NAMESPACES) + name)
-    return [key | {"row_type": text("NAMESPACE_OF_TENANT")}]
+    return [] if values["is_internal"] is True else _tenant_entries(NAMESPACE, values)
 
 
-def _api_key_entries(values: Values) -> list[Item]:
-    if not isinstance(values["tenant_id"], str):
+def _tenant_entries(entity: Entity, values: Values) -> list[Item]:
+    layout, tenant_id = LAYOUTS[entity], values["tenant_id"]
+    if not isinstance(tenant_id, str):
         return []
-    key = timer_item_key(CATALOGUE, of_tenant(values["tenant_id"], "APIKEY#") + values["key_id"])
-    return [key | {"row_type": text("APIKEY_OF_TENANT")}]
+    return [layout.entry((values[entity.key[0]],), of_tenant(tenant_id), f"{layout.row_type}_OF_TENANT")]
 
 
 # -- all of them ----------------------------------------------------------------------------------------------------
 
 
-def _layout(
-    entity: Entity,
-    row_type: str,
-    key_of: Callable[[Key], Item],
-    parts_of: Callable[[Item], Key],
-    **others: Any,
-) -> Layout:
+def _layout(entity: Entity, row_type: str, *, prefix: str | None = None, **others: Any) -> Layout:
     ends = () if entity.expires is None else (expiry(entity.expires),)
-    derived = (*ends, *others.pop("derived", ()))
-    defaults: dict[str, Any] = {"attributes": {}, "held": {}, "entries": lambda _: []}
-    return Layout(
-        entity=entity, row_type=row_type, key_of=key_of, parts_of=parts_of, derived=derived, **defaults | others
-    )
+    others = {"prefix_of": lambda _: prefix or row_type, **others}
+    return Layout(entity=entity, row_type=row_type, derived=(*ends, *others.pop("derived", ())), **others)
 
 
-def _in_catalogue(entity: Entity, row_type: str, **others: Any) -> Layout:
-    return _layout(
-        entity, row_type, lambda key: timer_item_key(CATALOGUE, f"{row_type}#{key[0]}"), _name_part, **others
-    )
+def _of_shard(entity: Entity, row_type: str, **others: Any) -> Layout:
+    return _layout(entity, row_type, hash_of=lambda key: whole(key[0]), **others)
+
+
+def _of_tenant(entity: Entity, row_type: str, **others: Any) -> Layout:
+    return _layout(entity, row_type, hash_of=lambda key: text(key[0]), **others)
 
 
 LAYOUTS: Final[dict[Entity, Layout]] = {
     each.entity: each
     for each in (
-        _layout(
-            TIMER,
-            "TIMER",
-            lambda key: timer_item_key(key[0], f"TIMER#{key[1]}#{key[2]}"),
-            _timer_parts,
-            apart_above=32 * 1024,
-            apart_key=lambda key: timer_item_key(key[0], f"LARGE#{key[1]}#{key[2]}"),
-        ),
-        _layout(
-            SHARD,
-            "SHARD",
-            lambda key: timer_item_key(key[0], "SHARD#OWNERSHIP"),
-            lambda item: (int(item["shard_id"]["N"]),),
-            derived=RESERVES_OF_SHARD,
-        ),
-        _in_catalogue(WORKER, "WORKER"),
+        _of_shard(TIMER, "TIMER", apart_above=32 * 1024, apart_prefix="LARGE#"),
+        _of_shard(SHARD, "SHARD", prefix="SHARD#OWNERSHIP", derived=RESERVES_OF_SHARD),
+        _layout(WORKER, "WORKER"),
         _layout(
             NAMESPACE,
             "NAMESPACE",
-            lambda key: _namespace_key(key[0]),
-            _name_part,
+            prefix_of=lambda key: INTERNAL if is_internal(key[0]) else "NAMESPACE",
             entry_fields=frozenset({"tenant_id", "is_internal"}),
             entries=_namespace_entries,
         ),
-        _in_catalogue(COUNTER, "COUNTER"),
-        _in_catalogue(SECRET, "SECRET"),
-        _in_catalogue(API_KEY, "APIKEY", entry_fields=frozenset({"tenant_id"}), entries=_api_key_entries),
+        _layout(COUNTER, "COUNTER"),
+        _layout(SECRET, "SECRET"),
+        _layout(
+            API_KEY,
+            "APIKEY",
+            entry_fields=frozenset({"tenant_id"}),
+            entries=lambda values: _tenant_entries(API_KEY, values),
+        ),
         _layout(
             IDEMPOTENCY_RECORD,
             "IDEMPOTENCY",
-            lambda key: timer_item_key(
-                CATALOGUE - 1 - crc32(key[0].encode()) % RECORD_PARTITIONS, f"IDEMPOTENCY#{key[0]}"
-            ),
-            _name_part,
+            hash_of=lambda key: whole(CATALOGUE - 1 - crc32(key[0].encode()) % RECORD_PARTITIONS),
         ),
-        _layout(
+        _of_tenant(
             SERVICE_CALL,
             "CALL",
-            lambda key: call_item_key(key[0], f"CALL#{key[1]}"),
-            _call_parts,
-            is_of_calls=True,
             # Short where it tells as much: what a usual call holds at its end should fit 1 KB.
             attributes={
                 "call_revision": "revision",
@@ -285,32 +291,17 @@ LAYOUTS: Final[dict[Entity, Layout]] = {
                 "outcome_meta": "outcome",
                 "request_spec": "request",
                 "timeout_seconds": "timeout",
-                "expires_at": "outbox_key",
-                "status": "status_key",
-                "name": "name_key",
-                "correlation_id": "correlation_key",
-                "is_starred": "starred_key",
             },
-            held=HELD_OF_CALL,
             derived=OF_CALL,
             entry_fields=frozenset({"tags", "idempotency_key"}),
             entries=_call_entries,
             apart_above=1024,
-            apart_key=lambda key: call_item_key(key[0], f"BODY#{key[1]}"),
+            apart_prefix="BODY#",
         ),
-        _layout(
-            EXECUTION,
-            "EXECUTION",
-            lambda key: call_item_key(key[0], f"EXEC#{key[1]}#{key[2]}"),
-            _execution_parts,
-            is_of_calls=True,
-        ),
-        _layout(
+        _of_tenant(EXECUTION, "EXECUTION", prefix="EXEC"),
+        _of_tenant(
             EVENT,
             "EVENT",
-            lambda key: call_item_key(key[0], event_sort_key(key[1], key[2])),
-            _event_parts,
-            is_of_calls=True,
             # Short: most of an event is what it says, and those of a transition should fit 1 KB.
             attributes={
                 "event_id": "id",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from duetime.stores.backends.dynamodb.driver import Driver, identity, unprocessed
-from duetime.stores.backends.dynamodb.expansion import is_marked_by
+from duetime.stores.backends.dynamodb.driver import Driver, identity
+from duetime.stores.backends.dynamodb.errors import unprocessed
 from duetime.stores.backends.dynamodb.item_writes import projection
-from duetime.stores.backends.dynamodb.items import Item, can_be_stored, is_key
+from duetime.stores.backends.dynamodb.items import Item, can_be_stored, is_key, mark_of
 from duetime.stores.backends.dynamodb.layouts import LAYOUTS, Layout, row_reader
 from duetime.stores.entity import DAMAGED, Entity, Key, Row
 
@@ -28,9 +28,9 @@ class Reads:
         if not asked:
             return [None] * len(keys)
         parameters = {} if fields == entity.names else projection(self.attributes(layout, fields))
-        found, unread = self._driver.get(self.table_of(layout), asked, **parameters)
+        found, unread = self._driver.get_readable(self.table_of(layout), asked, **parameters)
         items = [None if key is None else found.get(identity(key, key)) for key in item_keys]
-        if entity.large in fields:
+        if layout.large in fields:
             items = self.completed(layout, items)
         read = row_reader(entity, fields)
         rows = [None if item is None else read(item) for item in items]
@@ -48,7 +48,7 @@ class Reads:
         """What is to be read of items for these fields."""
         names = dict.fromkeys(layout.key_names)
         names |= {layout.attribute(name): None for name in fields if name not in layout.entity.key}
-        if layout.apart_above and layout.entity.large in fields:
+        if layout.large in fields:
             names[layout.apart_mark] = None
         return list(names)
 
@@ -58,19 +58,16 @@ class Reads:
         One that does not fit its item means that the row was changed meanwhile: then the row is read again. None: it
         is gone. Where it never fits, the field is damaged.
         """
-        large = layout.entity.large
-        result = list(items)
-        if layout.apart_key is None or large is None:
-            return result
+        large, result = layout.large, list(items)
         for _ in range(_TRIES):
             waiting = {at: item for at, item in enumerate(result) if item is not None and _waits(layout, item)}
-            parts = self._found(layout, [layout.apart_key(layout.parts_of(item)) for item in waiting.values()])
+            parts = self._found(layout, [layout.apart_key(item) for item in waiting.values()])
             changed: dict[int, Item] = {}
             for (at, item), part in zip(waiting.items(), parts, strict=True):
-                if part is not None and is_marked_by(item[layout.apart_mark], part.get(large, {})):
+                if part is not None and item[layout.apart_mark] == mark_of(part.get(large, {}).get("S", "")):
                     result[at] = {**item, large: part[large]}
                 else:
-                    changed[at] = {name: item[name] for name in layout.key_names}
+                    changed[at] = layout.in_key(item)
             if not changed:
                 return result
             for at, item_again in zip(changed, self._found(layout, list(changed.values())), strict=True):
@@ -79,12 +76,10 @@ class Reads:
         return [item | damaged if item is not None and _waits(layout, item) else item for item in result]
 
     def _found(self, layout: Layout, keys: Sequence[Item]) -> list[Item | None]:
-        found, unread = self._driver.get(self.table_of(layout), keys)
-        if unread:
-            raise unprocessed()
+        found = self._driver.get(self.table_of(layout), keys)
         return [found.get(identity(key, key)) for key in keys]
 
 
 def _waits(layout: Layout, item: Item) -> bool:
     """Whether the large field of ``item`` is one of its own, which was not read yet."""
-    return layout.apart_mark in item and layout.entity.large not in item
+    return layout.apart_mark in item and layout.large not in item

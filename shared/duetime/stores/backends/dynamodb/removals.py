@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from duetime.stores.backends.dynamodb.derived import OUTBOX_NAMES, expiring, partition_of
+from duetime.stores.backends.dynamodb.derived import expiring, outbox_key, partition_of
 from duetime.stores.backends.dynamodb.driver import Driver
 from duetime.stores.backends.dynamodb.item_writes import ItemWrite
-from duetime.stores.backends.dynamodb.items import Item, instant_text, text, whole
-from duetime.stores.backends.dynamodb.layouts import call_item_key
+from duetime.stores.backends.dynamodb.items import Item, instant_text, text
+from duetime.stores.backends.dynamodb.layouts import call_item_key, executions_of
 from duetime.stores.entity import Key
 
 _LEFT: Final = "LEFT#"
@@ -26,26 +26,21 @@ class Removals:
         self._driver = driver
         self._table = calls_table
 
-    def parts(self, call: Key) -> list[Item]:
-        """The keys of the executions of a call."""
-        pages = self._driver.pages(
-            TableName=self._table,
-            KeyConditionExpression="tenant_id = :tenant AND begins_with(sort_key, :prefix)",
-            ExpressionAttributeValues={":tenant": text(call[0]), ":prefix": text(f"EXEC#{call[1]}#")},
-            ProjectionExpression="tenant_id, sort_key",
-            ConsistentRead=True,
-        )
-        return [key for page in pages for key in page]
-
     def at_once(self, call: Key, items: Sequence[ItemWrite], now_ms: int) -> Sequence[ItemWrite]:
-        """What is removed together with the call; where that is not all, with an item that says so."""
+        """``items``, which remove a call, and what removes its executions; where that is too much, some of them and
+        an item that says so."""
+        items = [*items, *self._of_executions(call)]
         if len(items) <= _MOST_AT_ONCE:
             return items
         key = call_item_key(call[0], _LEFT + call[1])
-        index = (whole(expiring(partition_of(call[1]))), text(instant_text(now_ms)))
-        item = {**key, "row_type": text("LEFT"), **dict(zip(OUTBOX_NAMES, index, strict=True))}
-        mark = ItemWrite(table=self._table, key=key, item=item)
-        return [*items[:_MOST_AT_ONCE], mark]
+        index = outbox_key(expiring(partition_of(call[1])), instant_text(now_ms))
+        item = {**key, "row_type": text("LEFT"), **index}
+        return [*items[:_MOST_AT_ONCE], ItemWrite(table=self._table, key=key, item=item)]
+
+    def _of_executions(self, call: Key) -> list[ItemWrite]:
+        keys = "tenant_id, sort_key"
+        pages = self._driver.pages(self._table, executions_of(call), ProjectionExpression=keys)
+        return [ItemWrite(table=self._table, key=key) for page in pages for key in page]
 
     def leave_some(self, items: Sequence[ItemWrite]) -> bool:
         """Whether ``at_once`` did."""
@@ -59,7 +54,6 @@ class Removals:
                 self.finish((entry["tenant_id"]["S"], call_id.removeprefix(_LEFT)))
 
     def finish(self, call: Key) -> None:
-        keys = self.parts(call)
-        written = self._driver.write([ItemWrite(table=self._table, key=key) for key in keys])
+        written = self._driver.write(self._of_executions(call))
         if all(each.is_written for each in written):
             self._driver.write([ItemWrite(table=self._table, key=call_item_key(call[0], _LEFT + call[1]))])

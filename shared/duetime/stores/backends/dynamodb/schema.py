@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError, WaiterError
 
 from duetime.domain.errors import StoreNotReady, StoreUnavailable
-from duetime.stores.backends.dynamodb.derived import TIME_TO_LIVE
+from duetime.stores.backends.dynamodb.derived import CALL_INDEXES, OUTBOX_NAMES, TIME_TO_LIVE
 from duetime.stores.backends.dynamodb.errors import translate
 
 if TYPE_CHECKING:
@@ -20,16 +20,15 @@ _log = logging.getLogger(__name__)
 
 DUE_INDEX = "timer_execute_at-index"
 CORRELATION_INDEX = "timer_correlation_id-index"
-CALL_INDEXES = {
-    "status_key-index": ("status_key", "sort_key"),
-    "starred_key-index": ("starred_key", "sort_key"),
-    "name_key-index": ("tenant_id", "name_key"),
-    "correlation_key-index": ("correlation_key", "sort_key"),
-    "due_key-index": ("tenant_id", "due_key"),
-    "outbox_key-index": ("outbox_partition", "outbox_key"),
+OUTBOX_INDEX = "outbox_key-index"
+Keys = tuple[str, str]
+"""The names of a hash key and a range key."""
+_CALL_INDEXES = {
+    **{index.name: index.keys for index in CALL_INDEXES},
+    OUTBOX_INDEX: OUTBOX_NAMES,
 }
-"""Of the table of service calls, by name: hash key and range key. Each is sparse, and projects nothing but keys."""
-_NUMBERS = frozenset({"outbox_partition"})
+"""Each is sparse, and projects nothing but keys."""
+_NUMBERS = frozenset({"outbox_partition", "shard_id"})
 _WAIT_SECONDS = 1
 _MAX_WAITS = 60
 _RECOVERY_TRIES = 10
@@ -41,56 +40,43 @@ Define = Callable[[str], dict[str, Any]]
 
 def table_definition(name: str) -> dict[str, Any]:
     """Parameters of CreateTable for the table of timers."""
+    keys, due_keys = ("shard_id", "sortKey"), ("shard_id", "timer_execute_at")
+    correlation = {CORRELATION_INDEX: ("timer_correlation_id", "sortKey")}
     return {
-        "TableName": name,
-        "BillingMode": "PAY_PER_REQUEST",
-        "AttributeDefinitions": [
-            {"AttributeName": "shard_id", "AttributeType": "N"},
-            {"AttributeName": "sortKey", "AttributeType": "S"},
-            {"AttributeName": "timer_execute_at", "AttributeType": "S"},
-            {"AttributeName": "timer_correlation_id", "AttributeType": "S"},
-        ],
-        "KeySchema": key_schema("shard_id", "sortKey"),
-        "LocalSecondaryIndexes": [
-            {
-                "IndexName": DUE_INDEX,
-                "KeySchema": key_schema("shard_id", "timer_execute_at"),
-                "Projection": {"ProjectionType": "ALL"},
-            }
-        ],
-        "GlobalSecondaryIndexes": [
-            {
-                "IndexName": CORRELATION_INDEX,
-                "KeySchema": key_schema("timer_correlation_id", "sortKey"),
-                "Projection": {"ProjectionType": "KEYS_ONLY"},
-            }
-        ],
+        **_definition(name, keys, correlation, (*keys, *due_keys)),
+        "LocalSecondaryIndexes": [_index(DUE_INDEX, due_keys, "ALL")],
     }
 
 
 def calls_table_definition(name: str) -> dict[str, Any]:
     """Parameters of CreateTable for the table of service calls."""
-    attributes = dict.fromkeys(["tenant_id", "sort_key", *(each for pair in CALL_INDEXES.values() for each in pair)])
+    keys = ("tenant_id", "sort_key")
+    return {
+        **_definition(name, keys, _CALL_INDEXES, keys),
+        "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+    }
+
+
+def _definition(name: str, keys: Keys, indexes: Mapping[str, Keys], others: Iterable[str]) -> dict[str, Any]:
+    """``others``: what stands in keys beside those of the global ``indexes``."""
+    attributes = dict.fromkeys([*others, *(each for pair in indexes.values() for each in pair)])
     return {
         "TableName": name,
         "BillingMode": "PAY_PER_REQUEST",
         "AttributeDefinitions": [
             {"AttributeName": each, "AttributeType": "N" if each in _NUMBERS else "S"} for each in attributes
         ],
-        "KeySchema": key_schema("tenant_id", "sort_key"),
-        "GlobalSecondaryIndexes": [
-            {"IndexName": index, "KeySchema": key_schema(*pair), "Projection": {"ProjectionType": "KEYS_ONLY"}}
-            for index, pair in CALL_INDEXES.items()
-        ],
-        "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+        "KeySchema": _key_schema(keys),
+        "GlobalSecondaryIndexes": [_index(index, pair, "KEYS_ONLY") for index, pair in indexes.items()],
     }
 
 
-def key_schema(hash_name: str, range_name: str) -> list[dict[str, str]]:
-    return [
-        {"AttributeName": hash_name, "KeyType": "HASH"},
-        {"AttributeName": range_name, "KeyType": "RANGE"},
-    ]
+def _index(name: str, keys: Keys, projection: str) -> dict[str, Any]:
+    return {"IndexName": name, "KeySchema": _key_schema(keys), "Projection": {"ProjectionType": projection}}
+
+
+def _key_schema(keys: Keys) -> list[dict[str, str]]:
+    return [{"AttributeName": name, "KeyType": kind} for name, kind in zip(keys, ("HASH", "RANGE"), strict=True)]
 
 
 def create_table(client: DynamoDBClient, name: str, define: Define = table_definition) -> None:

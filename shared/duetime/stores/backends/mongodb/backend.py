@@ -18,6 +18,7 @@ from duetime.stores.backend import (
     Batch,
     Change,
     Guard,
+    Query,
     Scan,
     Write,
     Written,
@@ -31,7 +32,7 @@ from duetime.stores.backends.mongodb.errors import translated
 from duetime.stores.backends.mongodb.indexes import condition_of, key_index, order_of, path_index
 from duetime.stores.backends.mongodb.requests import Request, requests_for
 from duetime.stores.backends.mongodb.url import open_client
-from duetime.stores.entity import AccessPath, Entity, Key, Kind, Place, Row, Value
+from duetime.stores.entity import Entity, Key, Kind, Row, Value
 from duetime.stores.time_source import StoreTime, TimeSource
 
 
@@ -68,27 +69,15 @@ class MongoDbBackend:
         return [rows.get(tuple(key)) for key in keys]
 
     @translated
-    def scan(
-        self,
-        entity: Entity,
-        path: AccessPath,
-        by: Key = (),
-        *,
-        fields: tuple[str, ...] | None = None,
-        after: Place | None = None,
-        since: Value = None,
-        until: Value = None,
-        limit: int,
-        budget: int | None = None,
-    ) -> Scan:
-        if after is not None and not can_be_stored(after):
+    def scan(self, query: Query) -> Scan:
+        if query.after is not None and not can_be_stored(query.after):
             raise InvalidCursor("cursor", "the cursor does not belong to this list")
-        condition = {**marks(entity), **condition_of(path), **dict(zip(path.by, by, strict=True))}
-        names = entity.names if fields is None else fields
-        projection = None if fields is None else dict.fromkeys((*fields, *path.order_names), 1)
+        entity, path, limit, budget = query.entity, query.path, query.limit, query.budget
+        condition = {**marks(entity), **condition_of(path), **dict(zip(path.by, query.by, strict=True))}
+        projection = None if query.fields is None else dict.fromkeys((*query.fields, *path.order_names), 1)
         documents: list[Document] = []
         size = 0
-        for part in _ranges(entity, path, after, since, until):
+        for part in _ranges(query):
             more = limit + 1 - len(documents)
             found = self.database[entity.table].find(
                 {**condition, **part},
@@ -104,9 +93,9 @@ class MongoDbBackend:
                     is_full = budget is not None and size > budget and bool(documents)
                     if len(documents) == limit or is_full:
                         end = place_of(entity, documents[-1], path.order_names)
-                        return Scan([to_row(entity, each, names) for each in documents], end)
+                        return Scan([to_row(entity, each, query.names) for each in documents], end)
                     documents.append(document)
-        return Scan([to_row(entity, each, names) for each in documents])
+        return Scan([to_row(entity, each, query.names) for each in documents])
 
     # -- writes ----------------------------------------------------------------------------------------------
 
@@ -217,14 +206,15 @@ def _alternatives(entity: Entity, keys: Iterable[Key]) -> list[Document]:
     ]
 
 
-def _ranges(entity: Entity, path: AccessPath, after: Place | None, since: Value, until: Value) -> Iterator[Document]:
+def _ranges(query: Query) -> Iterator[Document]:
     """What is behind a place, one range of the index after the other."""
+    path, after = query.path, query.after
     names = path.order_names
     if not names:
         yield {}
         return
-    kinds = [entity.by_name[name].kind for name in names]
-    bounds = _bounds(kinds[0], since, until)
+    kinds = [query.entity.by_name[name].kind for name in names]
+    bounds = _bounds(kinds[0], query.since, query.until)
     if after is None:
         yield {names[0]: bounds} if bounds else {}
         return
@@ -233,7 +223,7 @@ def _ranges(entity: Entity, path: AccessPath, after: Place | None, since: Value,
         behind = "$lt" if path.is_descending[length] else "$gt"
         condition: Document = dict(zip(names[:length], values[:length], strict=True))
         condition[names[length]] = {behind: values[length]} | (bounds if length == 0 else {})
-        if length == 0 and after[0] == (since if path.is_descending[0] else until):
+        if length == 0 and after[0] == (query.since if path.is_descending[0] else query.until):
             return  # nothing can be behind it
         yield condition
 

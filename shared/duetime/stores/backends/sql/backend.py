@@ -17,6 +17,7 @@ from duetime.stores.backend import (
     Comparison,
     Condition,
     Guard,
+    Query,
     Scan,
     Write,
     WriteStatus,
@@ -30,7 +31,7 @@ from duetime.stores.backends.sql.reads import Reads
 from duetime.stores.backends.sql.statements import Statements
 from duetime.stores.decoding import is_text
 from duetime.stores.entities import TIMER
-from duetime.stores.entity import DAMAGED, AccessPath, Entity, Key, Place, Row, Value
+from duetime.stores.entity import DAMAGED, Entity, Key, Row
 from duetime.stores.time_source import StoreTime, TimeSource
 
 
@@ -62,32 +63,9 @@ class SqlBackend:
             rows = {key: row for key, row in zip(found, again, strict=True) if row is not None}
         return [rows.get(tuple(key)) for key in keys]
 
-    def scan(
-        self,
-        entity: Entity,
-        path: AccessPath,
-        by: Key = (),
-        *,
-        fields: tuple[str, ...] | None = None,
-        after: Place | None = None,
-        since: Value = None,
-        until: Value = None,
-        limit: int,
-        budget: int | None = None,
-    ) -> Scan:
+    def scan(self, query: Query) -> Scan:
         with self.database.read() as connection:
-            return self._reads.scan(
-                connection,
-                entity,
-                path,
-                by,
-                fields=fields,
-                after=after,
-                since=since,
-                until=until,
-                limit=limit,
-                budget=budget,
-            )
+            return self._reads.scan(connection, query)
 
     # -- writes ----------------------------------------------------------------------------------------------
 

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from duetime.stores.backend import Scan
+from duetime.stores.backend import Query, Scan
 from duetime.stores.backends.sql.call_tables import service_call_tags
 from duetime.stores.backends.sql.database import Database
 from duetime.stores.backends.sql.mapping import MAPPINGS
 from duetime.stores.backends.sql.prepared import Prepared
 from duetime.stores.backends.sql.tables import constant, given, given_count, index_for
 from duetime.stores.entities import TAGGED_CALLS
-from duetime.stores.entity import AccessPath, Entity, Key, Kind, Place, Row, Value
+from duetime.stores.entity import Entity, Key, Kind, Place, Row
 
 _GATHERED_FROM = 100
 """From so many rows on, rows of some fields are gathered by a database that is better asked so."""
@@ -59,31 +59,17 @@ class Reads:
             by_key = self._by_keys[shape] = _ByKey(self._database, entity, fields, is_locking=is_locking)
         return by_key.rows(connection, keys)
 
-    def scan(
-        self,
-        connection: sa.Connection,
-        entity: Entity,
-        path: AccessPath,
-        by: Key,
-        *,
-        fields: tuple[str, ...] | None,
-        after: Place | None,
-        since: Value,
-        until: Value,
-        limit: int,
-        budget: int | None,
-    ) -> Scan:
-        is_gathered = fields is not None and limit >= _GATHERED_FROM
-        shape = (path, fields, is_gathered, budget is not None)
+    def scan(self, connection: sa.Connection, query: Query) -> Scan:
+        limit, budget = query.limit, query.budget
+        is_gathered = query.fields is not None and limit >= _GATHERED_FROM
+        shape = (query.path, query.fields, is_gathered, budget is not None)
         on_path = self._on_paths.get(shape)
         if on_path is None:
-            on_path = self._on_paths[shape] = _OnPath(
-                self._database, entity, path, fields, is_gathered=is_gathered, is_bounded=budget is not None
-            )
+            on_path = self._on_paths[shape] = _OnPath(self._database, query, is_gathered=is_gathered)
         rows: list[Any] = []
         size, is_cut = 0, False
-        for part in _parts(path, after, since, until):
-            statement, values = on_path.statement(part), on_path.encoded(by, part, after, since, until)
+        for part in _parts(query):
+            statement, values = on_path.statement(part), on_path.encoded(part, query)
             found = statement.one(connection, *values, limit + 1 - len(rows))
             if budget is None or on_path.large is None:
                 rows += on_path.fetched(found)
@@ -95,7 +81,7 @@ class Reads:
         del rows[limit:]
         end = on_path.place(rows[-1]) if is_cut else None
         if on_path.is_light and any(row[-1] is not None for row in rows):
-            return Scan(self._completed(connection, entity, on_path, rows), end)
+            return Scan(self._completed(connection, query.entity, on_path, rows), end)
         return Scan(on_path.read(rows), end)
 
     def _completed(self, connection: sa.Connection, entity: Entity, on_path: _OnPath, light: list[Any]) -> list[Row]:
@@ -155,21 +141,14 @@ class _ByKey:
 class _OnPath:
     """Rows of some fields of an entity, in the order of a path."""
 
-    def __init__(
-        self,
-        database: Database,
-        entity: Entity,
-        path: AccessPath,
-        fields: tuple[str, ...] | None,
-        *,
-        is_gathered: bool,
-        is_bounded: bool,
-    ) -> None:
+    def __init__(self, database: Database, query: Query, *, is_gathered: bool) -> None:
+        entity, path = query.entity, query.path
         mapping = self._mapping = MAPPINGS[entity.name]
         self._database, self._path, self._order = database, path, path.order_names
-        self.names = entity.names if fields is None else (*fields, *(_missing(self._order, fields)))
-        self.wanted = len(self.names) if fields is None else len(fields)
-        self.large = self.names.index(entity.large) if is_bounded and entity.large in self.names else None
+        self.names = (*query.names, *_missing(self._order, query.names))
+        self.wanted = len(query.names)
+        is_bounded = query.budget is not None and entity.large in self.names
+        self.large = self.names.index(entity.large) if is_bounded else None
         self.is_light = self.large is not None and not database.streams_rows
         self._is_gathered = is_gathered
         self._reader = mapping.reader(self.names)
@@ -220,18 +199,18 @@ class _OnPath:
             self._statements[part] = self._prepare(part)
         return self._statements[part]
 
-    def encoded(self, by: Key, part: Part, after: Place | None, since: Value, until: Value) -> list[Any]:
+    def encoded(self, part: Part, query: Query) -> list[Any]:
         """The values of a statement."""
-        values = list(by)
+        values = list(query.by)
         names = self._path.by
-        if part.equal is not None and after is not None:
-            values += after[: part.equal + 1]
+        if part.equal is not None and query.after is not None:
+            values += query.after[: part.equal + 1]
             names += self._order[: part.equal + 1]
         if part.has_since:
-            values.append(since)
+            values.append(query.since)
             names += self._order[:1]
         if part.has_until:
-            values.append(until)
+            values.append(query.until)
             names += self._order[:1]
         if not self._convert:
             return values
@@ -296,13 +275,15 @@ def _missing(names: Sequence[str], fields: tuple[str, ...]) -> list[str]:
     return [name for name in names if name not in fields]
 
 
-def _parts(path: AccessPath, after: Place | None, since: Value, until: Value) -> Iterator[Part]:
+def _parts(query: Query) -> Iterator[Part]:
     """What is behind a place, one range after the other."""
+    path, after = query.path, query.after
+    has_since, has_until = query.since is not None, query.until is not None
     if after is None:
-        yield Part(None, since is not None, until is not None)
+        yield Part(None, has_since, has_until)
         return
     for equal in reversed(range(len(path.order))):
         if equal > 0:
             yield Part(equal, False, False)
-        elif after[0] != (since if path.is_descending[0] else until):  # else nothing can be behind it
-            yield Part(0, since is not None, until is not None)
+        elif after[0] != (query.since if path.is_descending[0] else query.until):  # else nothing can be behind it
+            yield Part(0, has_since, has_until)

@@ -9,22 +9,14 @@ import pytest
 from duetime.domain.call_events import CallEventType
 from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import Namespace, NamespaceSettings
-from duetime.stores.namespace_text import StoredNamespace, read_namespace, secrets_text, settings_text
+from duetime.stores.core.namespace_codec import decode_namespace, encode_namespace, secrets_text, settings_text
+from duetime.stores.entities import NAMESPACE
 from tests.support.clock import NOW
 
 
 def read(*, settings: str | None = None, secrets: str | None = None) -> Namespace:
-    stored = StoredNamespace(
-        num_shards=4,
-        first_shard=0,
-        dedicated=False,
-        created_at=NOW,
-        revision=1,
-        settings=settings,
-        secrets=secrets,
-        tenant_id="acme",
-    )
-    return read_namespace("orders", lambda: stored, tenant_id=lambda: "acme")
+    row = dict(zip(NAMESPACE.names, encode_namespace(Namespace("orders", 4, 0, False, NOW)), strict=True))
+    return decode_namespace((*(row | {"namespace_settings": settings, "namespace_secrets": secrets}).values(),))
 
 
 def test_what_has_its_default_is_not_stored() -> None:

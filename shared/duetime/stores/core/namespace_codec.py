@@ -1,13 +1,13 @@
-"""What is the same of namespaces in every store: the changeable part as JSON text, of which only what differs from
-the default is stored, what becomes of a row that cannot be read, and what an attempt to create one again comes to.
+"""Namespaces as rows of ``entities.NAMESPACE`` and back.
+
+The changeable part is JSON text, of which only what differs from the default is stored.
 """
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from math import inf
 from typing import Any
@@ -16,9 +16,12 @@ from duetime.domain.errors import NamespaceConflict, NamespaceUnreadable
 from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import EncryptedSecret, Misfire, Namespace, NamespaceSettings, Pause
 from duetime.domain.retry import read_retry_policy
+from duetime.domain.tenants import is_internal
 from duetime.domain.times import MIN_INSTANT, format_instant, read_instant
-from duetime.stores.decoding import DECODING_ERRORS, repaired, what_is_wrong, whole
-from duetime.stores.key_reading import read_or_empty
+from duetime.stores.backend import NOW, Now
+from duetime.stores.core.timer_codec import instant, milliseconds
+from duetime.stores.decoding import DECODING_ERRORS, repaired, sound, text_or_empty, what_is_wrong, whole
+from duetime.stores.entity import Row
 
 _NAMES = {
     "retryPolicy": "retry_policy_json",  # text within text: it is kept exactly as it was given
@@ -31,22 +34,8 @@ _KNOWN = frozenset({*_NAMES, *_TIMES, "webhook", "pausedAt", "pauseReason"})
 _KNOWN_OF_WEBHOOK = frozenset({"url", "eventTypes", "enabled"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredNamespace:
-    """The values of a row, each of the type that it must have; ``settings`` and ``secrets`` are their texts."""
-
-    num_shards: int
-    first_shard: int
-    dedicated: bool
-    created_at: datetime
-    revision: int
-    settings: str | None
-    secrets: str | None
-    tenant_id: str
-
-
 def settings_text(settings: NamespaceSettings) -> str | None:
-    """None when nothing is set."""
+    """Return the text of settings; None when nothing is set."""
     values = {name: getattr(settings, field) for name, field in _NAMES.items()}
     instants = {name: getattr(settings, field) for name, field in _TIMES.items()}
     if settings.pause is not None:
@@ -60,7 +49,7 @@ def settings_text(settings: NamespaceSettings) -> str | None:
 
 
 def secrets_text(secrets: tuple[EncryptedSecret, ...]) -> str | None:
-    """None when there are none."""
+    """Return the text of secrets; None when there are none."""
     rows = [
         {
             "id": secret.secret_id,
@@ -73,42 +62,61 @@ def secrets_text(secrets: tuple[EncryptedSecret, ...]) -> str | None:
     return json.dumps(rows) if rows else None
 
 
-def read_namespace(name: str, read: Callable[[], StoredNamespace], *, tenant_id: Callable[[], str]) -> Namespace:
-    """The namespace ``name`` of the row that ``read`` decodes. ``tenant_id`` reads the tenant alone.
+def encode_namespace(namespace: Namespace) -> Row:
+    """Return the row of a namespace, with its own time."""
+    return _encode(namespace, milliseconds(namespace.created_at))
 
-    One that cannot be read says so (``Namespace.unreadable``): in a list it must not be in the way of others.
-    """
-    try:
-        _, stored = whole((name, read()))
-        if stored.num_shards < 1 or stored.first_shard < 0:
-            raise ValueError("there are no such shards")
-    except DECODING_ERRORS as error:
-        unreadable = Namespace(repaired(name), 0, 0, False, MIN_INSTANT, tenant_id=read_or_empty(tenant_id))
-        return replace(unreadable, unreadable=_reason(error))
-    namespace = Namespace(
-        name=name,
-        num_shards=stored.num_shards,
-        first_shard=stored.first_shard,
-        dedicated=stored.dedicated,
-        created_at=stored.created_at,
-        revision=stored.revision,
-        tenant_id=stored.tenant_id,
+
+def encode_new_namespace(namespace: Namespace) -> Row:
+    """Return the row of a namespace that is created with this write."""
+    return _encode(namespace, NOW)
+
+
+def _encode(namespace: Namespace, created_at: int | Now) -> Row:
+    return (
+        namespace.name,
+        namespace.num_shards,
+        namespace.first_shard,
+        namespace.dedicated,
+        created_at,
+        namespace.revision,
+        settings_text(namespace.settings),
+        secrets_text(namespace.secrets),
+        namespace.tenant_id,
+        is_internal(namespace.name),
     )
+
+
+def decode_namespace(row: Row) -> Namespace:
+    """Return the namespace of a row. One that cannot be read says so (``Namespace.unreadable``): in a list it must
+    not be in the way of others."""
+    name, num_shards, first_shard, is_dedicated, created_at, revision, settings, secrets, tenant_id, _ = row
     try:
-        settings = _settings({} if stored.settings is None else json.loads(stored.settings))
-        secrets = tuple(_secret(row) for row in ([] if stored.secrets is None else json.loads(stored.secrets)))
+        whole(sound(row))
+        if num_shards < 1 or first_shard < 0:
+            raise ValueError("there are no such shards")
+        namespace = Namespace(name, num_shards, first_shard, is_dedicated, instant(created_at), revision=revision)
+    except DECODING_ERRORS as error:
+        unreadable = Namespace(repaired(name), 0, 0, False, MIN_INSTANT, tenant_id=text_or_empty(tenant_id))
+        return replace(unreadable, unreadable=_reason(error))
+    namespace = replace(namespace, tenant_id=tenant_id)
+    try:
+        return replace(
+            namespace,
+            settings=_settings({} if settings is None else json.loads(settings)),
+            secrets=tuple(map(_secret, [] if secrets is None else json.loads(secrets))),
+        )
     except DECODING_ERRORS as error:
         return replace(namespace, unreadable=_reason(error))
-    return replace(namespace, settings=settings, secrets=secrets)
 
 
 def _reason(error: Exception) -> str:
-    """The text is not quoted: it holds encrypted secrets."""
+    """Return what is wrong. The text is not quoted: it holds encrypted secrets."""
     return f"the stored namespace cannot be read: {what_is_wrong(error)}"
 
 
 def agreed(stored: Namespace, *, num_shards: int, dedicated: bool, tenant_id: str) -> Namespace:
-    """``stored``, which was to be created with these values.
+    """Return ``stored``, which was to be created with these values.
 
     Raises ``NamespaceConflict`` and ``NamespaceUnreadable``.
     """
@@ -179,7 +187,7 @@ def _number(row: dict[str, Any], name: str, kind: Any) -> Any:
 
 
 def _unknown_text(row: dict[str, Any], known: frozenset[str]) -> str | None:
-    """What a newer version has put beside what is ``known``, as text; None for nothing."""
+    """Return what a newer version has put beside what is ``known``, as text; None for nothing."""
     unknown = {name: value for name, value in row.items() if name not in known}
     return json.dumps(unknown, sort_keys=True) if unknown else None
 
