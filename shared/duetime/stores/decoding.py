@@ -23,6 +23,14 @@ _HALVES = re.compile("[\ud800-\udfff]")
 DECODING_ERRORS = (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
+class UnreadableError(Exception):
+    """A row that does not decode. The message names the field or the kind of fault, never the value."""
+
+
+class DamagedRow(ValueError):
+    """What a row holds cannot be sent or shown. The message names a field, and quotes nothing of it."""
+
+
 def what_is_wrong(error: Exception) -> str:
     """One of ``DECODING_ERRORS`` in words. Any but a missing field may quote what was read, which may be a secret."""
     return f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else type(error).__name__

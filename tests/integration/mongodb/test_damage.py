@@ -17,8 +17,8 @@ from duetime.domain.times import to_milliseconds
 from duetime.stores.backends.mongodb.database import READ_AS
 from duetime.stores.backends.mongodb.documents import to_row
 from duetime.stores.core.store import CoreStore
-from duetime.stores.core.timer_codec import UnreadableError, decode, decode_or_salvage
-from duetime.stores.decoding import is_whole
+from duetime.stores.core.timer_codec import decode, decode_or_salvage
+from duetime.stores.decoding import UnreadableError, is_whole
 from duetime.stores.entities import SERVICE_CALL, TIMER
 from duetime.stores.port.calls import CallFilter
 from duetime.stores.port.timers import ChangeStatus, TimerFilter, TimerRef

@@ -16,10 +16,11 @@ from duetime.domain.timers import FailureReason, Timer, TimerState
 from duetime.domain.times import MAX_INSTANT, MIN_INSTANT
 from duetime.stores.backends.mongodb.database import READ_AS
 from duetime.stores.backends.mongodb.documents import changed, place_of, to_document, to_row
-from duetime.stores.core.call_codec import UnreadableCallError, decode_call, decode_or_salvage_call, encode_call
-from duetime.stores.core.event_codec import READ, UnreadableEventError, decode_event, encode_event
+from duetime.stores.core.call_codec import decode_call, decode_or_salvage_call, encode_call
+from duetime.stores.core.event_codec import READ, decode_event, encode_event
 from duetime.stores.core.execution_codec import decode_or_salvage_execution, encode_execution
-from duetime.stores.core.timer_codec import UnreadableError, decode, decode_or_salvage, encode
+from duetime.stores.core.timer_codec import decode, decode_or_salvage, encode
+from duetime.stores.decoding import UnreadableError
 from duetime.stores.entities import DUE, EVENT, EXECUTION, SERVICE_CALL, TIMER
 from duetime.stores.entity import DAMAGED, Entity, Row
 from duetime.testing.contract import call_builders as make
@@ -192,7 +193,7 @@ def test_a_call_comes_back_as_it_was(call: Any) -> None:
 def test_a_damaged_call_is_told_and_salvaged(field: str) -> None:
     row = through_bson(SERVICE_CALL, {**document_of(SERVICE_CALL, encode_call(CALL)), field: "secret"})
 
-    with pytest.raises(UnreadableCallError) as raised:
+    with pytest.raises(UnreadableError) as raised:
         decode_call(row)
     assert "secret" not in str(raised.value)
     salvaged = decode_or_salvage_call(row)
@@ -219,7 +220,7 @@ def test_an_event_comes_back_as_it_was_or_is_told() -> None:
     document = document_of(EVENT, encode_event(event))
 
     assert decode_event(through_bson(EVENT, document, READ)).event == event
-    with pytest.raises(UnreadableEventError) as raised:
+    with pytest.raises(UnreadableError) as raised:
         decode_event(through_bson(EVENT, {**document, "event_type": "secret"}, READ))
     assert "secret" not in str(raised.value)
 

@@ -12,12 +12,8 @@ from duetime.domain.call_events import CallEvent
 from duetime.domain.executions import Execution
 from duetime.domain.json_text import are_headers, is_policy
 from duetime.domain.service_calls import ServiceCall
-from duetime.stores.decoding import is_text, is_whole, repaired
+from duetime.stores.decoding import DamagedRow, is_text, is_whole, repaired
 from duetime.stores.json_texts import is_object
-
-
-class DamagedRow(ValueError):
-    """The message names a field, and quotes nothing of it."""
 
 
 def checked_call(call: ServiceCall) -> ServiceCall:

@@ -26,7 +26,7 @@ from duetime.stores.core.timer_codec import (
     optional_milliseconds,
     readable_instant,
 )
-from duetime.stores.decoding import DECODING_ERRORS
+from duetime.stores.decoding import DECODING_ERRORS, UnreadableError
 from duetime.stores.entities import SERVICE_CALL, TIMER
 from duetime.stores.entity import DAMAGED, Row, Value
 from duetime.stores.json_texts import as_json, read_json
@@ -82,10 +82,6 @@ _labels = attrgetter(
 )
 _STATUSES = {status.value: status for status in CallStatus}
 _UNREADABLE = "the stored service call cannot be read"
-
-
-class UnreadableCallError(Exception):
-    """A row that does not decode. The message names the field or the kind of fault, never the value."""
 
 
 def encode_call(call: ServiceCall) -> Row:
@@ -185,11 +181,11 @@ def call_changes(before: ServiceCall, after: ServiceCall) -> dict[str, Value]:
 
 
 def decode_call(row: Row) -> ServiceCall:
-    """Return the call of a whole row, or of one of ``LISTED``. Raises ``UnreadableCallError``."""
+    """Return the call of a whole row, or of one of ``LISTED``. Raises ``UnreadableError``."""
     values = dict(zip(SERVICE_CALL.names, row, strict=False))
     try:
         if DAMAGED in row:
-            raise UnreadableCallError(f"{_UNREADABLE}: {SERVICE_CALL.names[row.index(DAMAGED)]}")
+            raise UnreadableError(f"{_UNREADABLE}: {SERVICE_CALL.names[row.index(DAMAGED)]}")
         call = ServiceCall(
             **{name: values[stored] for name, stored in _PLAIN.items()},
             request=_decode_request(values["request_spec"], values.get("request_body")),
@@ -208,7 +204,7 @@ def decode_call(row: Row) -> ServiceCall:
         )
         return checked_call(call)
     except DECODING_ERRORS as error:
-        raise UnreadableCallError(f"{_UNREADABLE}: {type(error).__name__}") from error
+        raise UnreadableError(f"{_UNREADABLE}: {type(error).__name__}") from error
 
 
 _PLAIN = {
@@ -250,7 +246,7 @@ def decode_or_salvage_call(row: Row) -> ServiceCall:
     """Return the call that a row holds; for one that does not decode, what is left of it, as a failed one."""
     try:
         return decode_call(row)
-    except UnreadableCallError as error:
+    except UnreadableError as error:
         return _salvaged(dict(zip(SERVICE_CALL.names, row, strict=False)), str(error))
 
 

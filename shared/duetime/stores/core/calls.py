@@ -18,7 +18,6 @@ from duetime.stores.core.call_codec import (
     LISTED,
     REMOVED,
     STEP,
-    UnreadableCallError,
     call_changes,
     decode_call,
     encode_call,
@@ -29,6 +28,7 @@ from duetime.stores.core.cursors import bound_cursor_of, bound_place_of
 from duetime.stores.core.event_codec import READ, encode_event, readable_events
 from duetime.stores.core.execution_codec import WITHOUT_BODIES, decode_or_salvage_execution, encode_execution
 from duetime.stores.core.recording import guards_of
+from duetime.stores.decoding import UnreadableError
 from duetime.stores.entities import (
     CALL_OF_KEY,
     EVENT,
@@ -300,7 +300,7 @@ def _expiry(row: Row, event_of: EventOf | None) -> list[Write]:
     read."""
     event = None
     if event_of is not None:
-        with suppress(CallUnreadable, UnreadableCallError):
+        with suppress(CallUnreadable, UnreadableError):
             event = event_of(decode_call(row))
     return _removal(dict(zip(LISTED, row, strict=True)), event)
 
@@ -320,6 +320,6 @@ def _readable(row: Row | None, now: datetime) -> ServiceCall | None:
         return None
     try:
         call = decode_call(row)
-    except UnreadableCallError as error:
+    except UnreadableError as error:
         raise CallUnreadable(str(error)) from error
     return None if call.is_expired(now) else call

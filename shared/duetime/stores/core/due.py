@@ -13,14 +13,13 @@ from duetime.stores import backend as writes
 from duetime.stores.backend import Backend, Condition, Query, Scan
 from duetime.stores.core.cursors import cursor_of, place_of
 from duetime.stores.core.timer_codec import (
-    UnreadableError,
     decode,
     encode_failure,
     instant,
     milliseconds,
     readable_instant,
 )
-from duetime.stores.decoding import is_whole, repaired
+from duetime.stores.decoding import UnreadableError, is_whole, repaired
 from duetime.stores.entities import DUE, TIMER
 from duetime.stores.entity import DAMAGED, Place, Row, Value
 from duetime.stores.page_budget import PAGE_BYTES

@@ -15,7 +15,7 @@ from duetime.stores.core.timer_codec import (
     optional_instant,
     optional_milliseconds,
 )
-from duetime.stores.decoding import DECODING_ERRORS, repaired
+from duetime.stores.decoding import DECODING_ERRORS, UnreadableError, repaired
 from duetime.stores.entities import EVENT
 from duetime.stores.entity import DAMAGED, Row
 from duetime.stores.port.outbox import OutboxEvent
@@ -24,10 +24,6 @@ READ = tuple(name for name in EVENT.names if name != "created_at")
 """What ``decode_event`` reads: no event tells when its row was made."""
 _TYPES = {each.value: each for each in CallEventType}
 _log = logging.getLogger(__name__)
-
-
-class UnreadableEventError(Exception):
-    """A stored event does not decode. The message names the kind of fault, never the value."""
 
 
 def encode_event(event: CallEvent, *, published_at: datetime | None = None) -> Row:
@@ -47,7 +43,7 @@ def encode_event(event: CallEvent, *, published_at: datetime | None = None) -> R
 
 
 def decode_event(row: Row) -> OutboxEvent:
-    """Return the event of a row of ``READ``. Raises ``UnreadableEventError``."""
+    """Return the event of a row of ``READ``. Raises ``UnreadableError``."""
     (
         tenant_id,
         aggregate_id,
@@ -76,7 +72,7 @@ def decode_event(row: Row) -> OutboxEvent:
         )
         return OutboxEvent(checked_event(event), optional_instant(published_at))
     except DECODING_ERRORS as error:
-        raise UnreadableEventError(f"the stored event cannot be read: {type(error).__name__}") from error
+        raise UnreadableError(f"the stored event cannot be read: {type(error).__name__}") from error
 
 
 def readable_events(rows: Iterable[Row]) -> Iterator[OutboxEvent]:
@@ -87,12 +83,12 @@ def readable_events(rows: Iterable[Row]) -> Iterator[OutboxEvent]:
     for row in rows:
         try:
             yield decode_event(row)
-        except UnreadableEventError as error:
+        except UnreadableError as error:
             report_row(row, error)
             return
 
 
-def report_row(row: Row, error: UnreadableEventError) -> None:
+def report_row(row: Row, error: UnreadableError) -> None:
     tenant_id, call_id, sequence = shown_key(row)
     where = {"tenant_id": tenant_id, "call_id": call_id, "sequence": sequence}
     _log.error("%s", error, extra={"action": "outbox.unreadable", **where})

@@ -16,7 +16,8 @@ from typing import Final
 from duetime.domain.errors import StoreUnavailable
 from duetime.stores import backend as writes
 from duetime.stores.backend import Backend, Condition, Query, Scan, WriteStatus
-from duetime.stores.core.event_codec import READ, UnreadableEventError, decode_event, readable_events, report_row
+from duetime.stores.core.event_codec import READ, decode_event, readable_events, report_row
+from duetime.stores.decoding import UnreadableError
 from duetime.stores.entities import EVENT, UNPUBLISHED, UNPUBLISHED_OF_CALL
 from duetime.stores.entity import DAMAGED, Key, Place, Row
 from duetime.stores.port.calls import CallRef
@@ -123,7 +124,7 @@ class Outbox:
         """Return the event of a row; None when it cannot be read, which is reported once."""
         try:
             return decode_event(row)
-        except UnreadableEventError as error:
+        except UnreadableError as error:
             key = EVENT.key_of(row)
             if key not in self._reported and len(self._reported) < _MAX_REPORTED:
                 self._reported.add(key)

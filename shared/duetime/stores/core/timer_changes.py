@@ -14,7 +14,6 @@ from duetime.stores.backend import Backend, Condition, WriteStatus
 from duetime.stores.core.client_results import created, delete_result, put_result, rearm_result, update_result
 from duetime.stores.core.deciding import Decision, decide
 from duetime.stores.core.timer_codec import (
-    UnreadableError,
     decode,
     decode_or_salvage,
     encode_changed,
@@ -22,6 +21,7 @@ from duetime.stores.core.timer_codec import (
     instant,
     key_of,
 )
+from duetime.stores.decoding import UnreadableError
 from duetime.stores.entities import TIMER
 from duetime.stores.entity import DAMAGED, Key, Row
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef

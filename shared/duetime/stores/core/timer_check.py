@@ -14,21 +14,17 @@ from typing import Any
 
 from duetime.domain.json_text import are_headers, is_policy
 from duetime.domain.timers import MAX_CALLBACK_TIMEOUT_SECONDS, Timer
-from duetime.stores.decoding import is_text, repaired
+from duetime.stores.decoding import DamagedRow, is_text, repaired
 from duetime.stores.json_texts import is_json
 
 _FIRING_ID = re.compile(r"[!-~]{1,64}")
 """It is sent as a header."""
 
 
-class DamagedTimer(ValueError):
-    """The message names a field, and quotes nothing of it."""
-
-
 def checked(timer: Timer) -> Timer:
-    """``timer``, or ``DamagedTimer`` when it cannot be sent or shown as it is."""
+    """``timer``, or ``DamagedRow`` when it cannot be sent or shown as it is."""
     for name in _damaged(timer):
-        raise DamagedTimer(f"{name} is damaged")
+        raise DamagedRow(f"{name} is damaged")
     return timer
 
 

@@ -14,8 +14,8 @@ from duetime.domain.timers import DEFAULT_CALLBACK_TIMEOUT_SECONDS, Failure, Fai
 from duetime.domain.timers import TimerState as State
 from duetime.domain.times import MIN_INSTANT, format_instant, read_instant, to_milliseconds
 from duetime.stores.backend import NOW, Now
-from duetime.stores.core.timer_check import DamagedTimer, checked, without_damage
-from duetime.stores.decoding import DECODING_ERRORS
+from duetime.stores.core.timer_check import checked, without_damage
+from duetime.stores.decoding import DECODING_ERRORS, DamagedRow, UnreadableError
 from duetime.stores.entities import TIMER
 from duetime.stores.entity import DAMAGED, Key, Row, Value
 
@@ -25,10 +25,6 @@ _UNREADABLE = "the stored timer cannot be read"
 # Many timers share an instant: the due time of a burst, the creation time of a batch.
 instant = lru_cache(maxsize=4096)(lambda milliseconds: MIN_INSTANT + timedelta(milliseconds=milliseconds))
 milliseconds = lru_cache(maxsize=4096)(to_milliseconds)
-
-
-class UnreadableError(Exception):
-    """A row that does not decode. The message names the field or the kind of fault, never the value."""
 
 
 def optional_milliseconds(at: datetime | None) -> int | None:
@@ -192,7 +188,7 @@ def decode(row: Row) -> Timer:
             attempt_log=attempt_log,
         )
         return checked(timer)
-    except DamagedTimer as error:
+    except DamagedRow as error:
         raise UnreadableError(f"{_UNREADABLE}: {error}") from error
     except DECODING_ERRORS as error:
         raise UnreadableError(f"{_UNREADABLE}: {type(error).__name__}") from error

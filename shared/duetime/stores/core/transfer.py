@@ -17,12 +17,12 @@ from duetime.stores.core.catalogue import Catalogue
 from duetime.stores.core.catalogue_codec import decode_key, decode_secret
 from duetime.stores.core.cursors import cursor_of, place_of
 from duetime.stores.core.deciding import Decision, decide
-from duetime.stores.core.event_codec import READ, UnreadableEventError, decode_event, encode_event, shown_key
+from duetime.stores.core.event_codec import READ, decode_event, encode_event, shown_key
 from duetime.stores.core.execution_codec import decode_or_salvage_execution, encode_execution
 from duetime.stores.core.namespace_codec import decode_namespace
 from duetime.stores.core.timer_changes import unchanged
-from duetime.stores.core.timer_codec import UnreadableError, decode, decode_or_salvage, encode, key_of
-from duetime.stores.decoding import repaired
+from duetime.stores.core.timer_codec import decode, decode_or_salvage, encode, key_of
+from duetime.stores.decoding import UnreadableError, repaired
 from duetime.stores.entities import (
     ALL_API_KEYS,
     ALL_EVENTS,
@@ -120,7 +120,7 @@ class Transfer:
         for row in scan.rows:
             try:
                 events.append(decode_event(row))
-            except UnreadableEventError as error:
+            except UnreadableError as error:
                 unreadable.append(UnreadableEvent(*shown_key(row), str(error)))
         return EventPage(events, None if scan.end is None else cursor_of(scan.end), tuple(unreadable))
 
@@ -145,6 +145,6 @@ def _is(row: Row, timer: Timer) -> bool:
 def _is_event(row: Row, wanted: OutboxEvent) -> bool:
     try:
         stored = decode_event(row)
-    except UnreadableEventError:
+    except UnreadableError:
         return False
     return (stored.event, stored.published_at) == (wanted.event, wanted.published_at)
