@@ -100,6 +100,7 @@ SAMPLES: dict[str, Sample] = {
     "listDeliveries": Sample(query={"limit": "1"}),
     "listDeliveryAttempts": Sample(),
     "redriveDeliveries": Sample({"ids": ["d.1"]}),
+    "previewSchedule": Sample({"cron": ["0 9 * * *"]}),
     "getPrincipal": Sample(),
     "listShards": Sample(),
     "getHealth": Sample(),

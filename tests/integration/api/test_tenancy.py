@@ -87,6 +87,7 @@ ROLES = {
     "listDeliveries": Role.READER,
     "listDeliveryAttempts": Role.READER,
     "redriveDeliveries": Role.WRITER,
+    "previewSchedule": Role.READER,
     "getPrincipal": Role.READER,
     "listShards": Role.ADMIN,
 }
