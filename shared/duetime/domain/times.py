@@ -26,7 +26,7 @@ _RFC3339 = re.compile(
     r"(?:([Zz])|([+-])([0-9]{2}):([0-9]{2}))"
 )
 # Of those, what almost all are and the standard library reads alike; it passes over digits after the sixth.
-_PLAIN_UTC = re.compile(r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-5][0-9](?:\.[0-9]{1,6})?Z")
+_PLAIN_UTC = re.compile(r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-5][0-9](?:\.[0-9]{1,6})?(?:Z|\+00:00)")
 _GO_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d))+")
 _GO_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 # ISO 8601 durations without years and months, whose length depends on a calendar.
