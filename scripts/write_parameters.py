@@ -53,8 +53,7 @@ NO_PARAMETERS = {
     "kms_key_id": "the stack's key",
     "log_format": "JSON, which Logs Insights reads",
     "egress_allow_loopback": "nobody listens beside a function",
-    "drain_seconds": "the next poller must start before this one drains",
-    "deadline_margin_seconds": "the next poller must start before this one drains",
+    "deadline_margin_seconds": "belongs to the end of a life that Lambda allows",
     "sweep_after_seconds": "belongs to the schedule's minute",
 }
 """Settings that the template decides, and why."""

@@ -18,6 +18,7 @@ from duetime.cli.cost import counts
 from duetime.delivery.egress import PUBLIC_ONLY
 from duetime.runtime import process_limits
 from duetime.runtime.eventbridge import CALLS_SOURCE, SOURCE
+from duetime.runtime.poller_function import TICK_SECONDS, Life
 from duetime.runtime.settings import PollerSettings, load_settings, variable
 from duetime.runtime.tuning import EgressSettings, KeySettings
 from duetime.stores.backends.dynamodb.derived import TIME_TO_LIVE
@@ -386,14 +387,14 @@ def test_the_filters_let_in_just_the_records_that_lead_to_something(template: Te
     assert [read_record(record) is not None for record in records] == [is_let_in(record) for record in records]
 
 
-def test_the_next_poller_starts_before_this_one_stops_polling(template: Template) -> None:
-    settings = PollerSettings(store="dynamodb://timers")
-    timeout = template.source["Parameters"]["PollerTimeoutSeconds"]
-    # The engine keeps 5 s of its own for the last writes.
-    after_polling = settings.deadline_margin_seconds + settings.drain_seconds + 5
+@pytest.mark.parametrize("bound", ["MinValue", "Default"])
+def test_a_poller_lives_long_enough_to_be_succeeded_at_a_tick(template: Template, bound: str) -> None:
+    timeout = template.source["Parameters"]["PollerTimeoutSeconds"][bound]
+    life = Life.of(timeout, 0.0, PollerSettings(store="dynamodb://timers"))
 
-    assert timeout["MinValue"] - after_polling > 60
-    assert timeout["Default"] - after_polling >= 70  # a start may come some seconds late
+    assert life.deadline - life.planned_end >= template.source["Parameters"]["DrainSeconds"]["Default"]
+    assert life.planned_end - life.succession_at >= TICK_SECONDS
+    assert life.succession_at > 0
 
 
 @pytest.mark.parametrize("path", MARKS)
@@ -489,6 +490,5 @@ def test_the_bill_has_the_defaults_of_the_parameters(template: Template) -> None
     assert parameters["OutboxMemoryMb"] == counts.OUTBOX_MEMORY_MB
     assert parameters["ShardsPerPoller"] == counts.SHARDS_PER_POLLER
     assert parameters["AuthorizerTtlSeconds"] == counts.AUTHORIZER_TTL_SECONDS
-    after_polling = settings.deadline_margin_seconds + settings.drain_seconds + 5
-    assert parameters["PollerTimeoutSeconds"] - after_polling == counts.POLLER_SECONDS_PER_MINUTE
+    assert Life.of(parameters["PollerTimeoutSeconds"], 0.0, settings).planned_end == counts.POLLER_LIFE_SECONDS
     assert (MAX_BATCH_ITEMS, MAX_BATCH_BYTES) == (counts.MAX_BATCH_TIMERS, counts.MAX_BATCH_BYTES)

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 _READS_AHEAD = 3
 """In so many poll intervals each shard is looked at, also where its last read failed once."""
-_FINAL_WRITES_SECONDS = 5.0
+FINAL_WRITES_SECONDS = 5.0
 """Kept back from a deadline for the last records and the release of the shards."""
 
 
@@ -133,6 +133,10 @@ class Poller:
             with suppress(RuntimeError):  # the loop has closed
                 loop.call_soon_threadsafe(self._look_again)
 
+    def set_shards(self, shard_ids: Sequence[int]) -> None:
+        """Change the shards of a run that was given some. What is owned and not among them is kept. In the loop."""
+        self._leases.set_shards(shard_ids)
+
     def stats(self) -> dict[str, int]:
         """For a log line: counters since the start, and what is owned and in flight now."""
         return {
@@ -178,7 +182,7 @@ class Poller:
         """
         self._loop = asyncio.get_running_loop()
         self._sender.start(self._firing.take_results)
-        self._firing.begin(None if deadline is None else deadline - _FINAL_WRITES_SECONDS)
+        self._firing.begin(None if deadline is None else deadline - FINAL_WRITES_SECONDS)
         self._leases.begin(shard_ids, deadline)
         lasting = [self._loop.create_task(service.run()) for service in (self._firing, self._leases)]
         others = [
@@ -206,7 +210,7 @@ class Poller:
 
     def _seconds_to_drain(self, deadline: float) -> float:
         left = deadline - self._clock.monotonic()
-        return max(0.0, left - min(self._settings.drain_seconds + _FINAL_WRITES_SECONDS, left / 2))
+        return max(0.0, left - min(self._settings.drain_seconds + FINAL_WRITES_SECONDS, left / 2))
 
     @staticmethod
     def _raise_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
@@ -221,21 +225,21 @@ class Poller:
         self._firing.drain()
         end = self._clock.monotonic() + self._settings.drain_seconds
         if deadline is not None:
-            end = min(end, deadline - min(_FINAL_WRITES_SECONDS, (deadline - self._clock.monotonic()) / 2))
+            end = min(end, deadline - min(FINAL_WRITES_SECONDS, (deadline - self._clock.monotonic()) / 2))
         for shard in self._leases.owned.values():
             shard.is_releasing = True
         while self._clock.monotonic() < end and not self._firing.is_idle:
             self._firing.tend()
             await self._wake.wait(min(0.1, end - self._clock.monotonic()))
         self._firing.park_all()
-        final = self._clock.monotonic() + _FINAL_WRITES_SECONDS
+        final = self._clock.monotonic() + FINAL_WRITES_SECONDS
         while self._clock.monotonic() < final and self._firing.unstored:
             await self._wake.wait(0.05)
         self._firing.abandon()
 
     async def _hand_back(self) -> None:
         try:
-            await self._leases.release_all(_FINAL_WRITES_SECONDS)
+            await self._leases.release_all(FINAL_WRITES_SECONDS)
         except StoreError as error:
             log.warning(
                 "shards could not be released; they are free when their leases end",

@@ -73,6 +73,11 @@ class PollerSettings(LambdaSettings, EngineTuning):
         le=MAX_SHARDS_PER_POLLER,
         description="Shards of one invocation. It invokes itself for further ones.",
     )
+    drain_seconds: Seconds = Field(
+        120.0,
+        description="Time that a poller at its end waits for callbacks in flight: the longest timeout of a callback"
+        " that is never sent again because its poller ended.",
+    )
     deadline_margin_seconds: Seconds = Field(
         5.0, description="The poller drains and releases its shards this long before Lambda's own deadline."
     )

@@ -294,6 +294,7 @@ def make_hook(url: str) -> HookEvents:
 
 def poller_function() -> PollerFunction:
     """The poller on Lambda, settings from the environment."""
+    from duetime.engine.waiting import ThreadOffload
     from duetime.runtime.emf import EmfReporter
     from duetime.runtime.eventbridge import EventBridgeEvents
     from duetime.runtime.poller_function import PollerFunction
@@ -308,7 +309,16 @@ def poller_function() -> PollerFunction:
     function = os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "poller")
     reporter = EmfReporter(write_line, clock=clock, stage=settings.stage, function=function)
     garbage.begin_to_serve()
-    return PollerFunction(poller, store, clock=clock, settings=settings, invoke=_lambda_invoke(), reporter=reporter)
+    return PollerFunction(
+        poller,
+        store,
+        clock=clock,
+        settings=settings,
+        invoke=_lambda_invoke(),
+        reporter=reporter,
+        owner_id=new_worker_id(),
+        offload=ThreadOffload(1, "duetime-tend"),
+    )
 
 
 def write_line(line: str) -> None:

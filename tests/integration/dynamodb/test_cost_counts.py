@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,12 +16,13 @@ from duetime.cli.cost import counts
 from duetime.domain.namespaces import Namespace
 from duetime.engine.poller import Poller
 from duetime.runtime.emf import EmfReporter
-from duetime.runtime.poller_function import METRICS_INTERVAL_SECONDS
+from duetime.runtime.poller_function import METRICS_INTERVAL_SECONDS, PollerFunction
+from duetime.runtime.settings import PollerSettings
 from duetime.stores.backends.dynamodb.items import Item
 from duetime.stores.core.store import CoreStore
 from duetime.testing.contract.builders import fired, make_timer, make_timers, seconds
 from duetime.testing.contract.steps import create, record
-from duetime.testing.virtual_time import VirtualClock, run_virtually
+from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
 from tests.integration.dynamodb.test_capacity import FIELDS
 from tests.support.api import context_for
 from tests.support.attempts import logged
@@ -121,10 +124,31 @@ def test_a_poller_that_waits(singly: CoreStore, single: Namespace, meter: Capaci
     assert reads == pytest.approx(counts.WORKER.reads_per_shard + counts.WAITING_READS_PER_SHARD, rel=0.05)
 
 
-def test_a_look_at_the_shard_map(singly: CoreStore, single: Namespace, meter: CapacityMeter) -> None:
-    singly.catalogue.shard_map()
+def test_a_tick_that_finds_everything_owned_is_two_requests(
+    singly: CoreStore, orders: Namespace, meter: CapacityMeter
+) -> None:
+    clock = VirtualClock(NOW)
+    singly.leases.claim(range(4), "poller", lease_seconds=10, metadata="{}", now=NOW)
+    nothing: Any = Mock(side_effect=AssertionError)  # it neither invokes nor reports
+    tick = PollerFunction(
+        make_poller(singly, ScriptedSender(), clock),
+        singly,
+        clock=clock,
+        settings=PollerSettings(store="dynamodb://timers"),
+        invoke=nothing,
+        reporter=nothing,
+        owner_id="tick",
+        offload=InlineOffload(),
+    )
+    context: Any = SimpleNamespace(
+        aws_request_id="request", invoked_function_arn="arn", get_remaining_time_in_millis=lambda: 900_000
+    )
+    meter.reset()
 
-    assert meter.least_read_units == counts.SHARD_MAP_READS
+    assert tick({"detail-type": "Scheduled Event"}, context)["shardRanges"] == []
+
+    assert dict(meter.requests) == {"BatchGetItem": 2}
+    assert meter.least_read_units == counts.SHARD_MAP_READS + 4 * counts.TICK_READS_PER_SHARD
 
 
 def test_a_timer_that_is_due_alone_and_the_metrics_of_firing(

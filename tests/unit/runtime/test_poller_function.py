@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -12,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duetime.domain.errors import InvalidInput, StoreUnavailable
-from duetime.domain.shards import ShardMap
+from duetime.domain.shards import Lease, ShardMap, ShardStatus
 from duetime.engine.stats import EngineSnapshot
 from duetime.runtime.poller_function import FanOutFailed, PollerFunction, read_shard_ids, to_ranges
 from duetime.runtime.settings import PollerSettings
+from duetime.testing.virtual_time import InlineOffload
 from tests.support.clock import FakeClock
 from tests.support.metrics import make_snapshot
 
@@ -38,10 +40,27 @@ class FakeStore:
     """Answers ``shard_map`` from a list; the last answer is repeated."""
 
     answers: list[ShardMap | StoreUnavailable]
+    owned: dict[int, ShardStatus] = field(default_factory=dict)
+    """By others; all else is free."""
 
     @property
     def catalogue(self) -> FakeStore:
         return self
+
+    @property
+    def leases(self) -> FakeStore:
+        return self
+
+    def statuses(self, shard_ids: Sequence[int], *, now: datetime) -> list[ShardStatus]:
+        return [self.owned.get(shard_id, ShardStatus(shard_id)) for shard_id in shard_ids]
+
+    def claim(
+        self, shard_ids: Sequence[int], owner_id: str, *, lease_seconds: float, metadata: str, now: datetime
+    ) -> list[Lease | None]:
+        return [None if shard_id in self.owned else Lease(shard_id, 1, owner_id, now) for shard_id in shard_ids]
+
+    def release(self, leases: Sequence[Lease], *, now: datetime) -> None:
+        pass
 
     def shard_map(self) -> ShardMap:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -56,6 +75,8 @@ class FakePoller:
 
     until: Callable[[], bool] = lambda: True
     runs: list[tuple[list[int] | None, float | None]] = field(default_factory=list)
+    shards: list[int] = field(default_factory=list)
+    """As they were set last."""
 
     async def run(
         self, stop: asyncio.Event, *, shard_ids: Sequence[int] | None = None, deadline: float | None = None
@@ -65,8 +86,11 @@ class FakePoller:
             while not self.until():
                 await asyncio.sleep(0.001)
 
+    def set_shards(self, shard_ids: Sequence[int]) -> None:
+        self.shards = list(shard_ids)
+
     def stats(self) -> dict[str, int]:
-        return {"fired": 3}
+        return {"fired": 3, "shards_owned": len(self.runs[-1][0] or ()) if self.runs else 0}
 
     def snapshot(self) -> EngineSnapshot:
         return make_snapshot(fired=3)
@@ -107,17 +131,20 @@ def make_function(
     invocations: Invocations,
     *,
     reports: Reports | None = None,
+    owned: dict[int, ShardStatus] | None = None,
     **settings: Any,
 ) -> PollerFunction:
     clock = FakeClock()
     return PollerFunction(
         poller,
-        FakeStore(answers),  # type: ignore[arg-type]  # the part of a store that is used
+        FakeStore(answers, owned or {}),  # type: ignore[arg-type]  # the part of a store that is used
         clock=clock,
         settings=PollerSettings(store="dynamodb://timers", **settings),
         invoke=invocations,
         reporter=reports or Reports(),
-        shard_map_interval_seconds=0.001,
+        owner_id="me",
+        offload=InlineOffload(),
+        tend_interval_seconds=0.001,
         metrics_interval_seconds=0.001,
     )
 
@@ -127,7 +154,7 @@ def test_named_shards_are_polled_until_the_margin_before_the_deadline() -> None:
     function = make_function(poller, [ShardMap(99)], invocations, deadline_margin_seconds=4)
     answer = function({"shardRanges": [[0, 2], [4096, 4096]]}, Context())
     assert poller.runs == [([0, 1, 2, 4096], 56.0)]
-    assert answer == {"shardRanges": [[0, 2], [4096, 4096]], "stats": {"fired": 3}}
+    assert answer == {"shardRanges": [[0, 2], [4096, 4096]], "stats": {"fired": 3, "shards_owned": 4}}
     assert invocations.events == []
 
 
@@ -170,13 +197,60 @@ def test_what_it_hands_on_is_what_it_understands() -> None:
     assert handed_on == [[3, 4, 5], [6, 4096, 4097], [4098]]
 
 
-def test_shards_that_appear_meanwhile_are_handed_on_once() -> None:
+def test_a_part_that_appears_meanwhile_is_handed_on_once() -> None:
     invocations = Invocations()
     maps: list[ShardMap | StoreUnavailable] = [ShardMap(2), ShardMap(2), *[ShardMap(3)] * 5]
     poller = FakePoller(until=lambda: len(maps) == 1)  # all have been read
-    make_function(poller, maps, invocations, shards_per_poller=4)(SCHEDULED, Context())
+    make_function(poller, maps, invocations, shards_per_poller=2)(SCHEDULED, Context())
     assert poller.runs[0][0] == [0, 1]
     assert invocations.events == [{"shardRanges": [[2, 2]]}]
+
+
+def test_a_shard_that_appears_in_a_part_with_room_joins_it() -> None:
+    invocations = Invocations()
+    maps: list[ShardMap | StoreUnavailable] = [ShardMap(2), ShardMap(2), *[ShardMap(3)] * 5]
+    poller = FakePoller(until=lambda: len(maps) == 1)
+    answer = make_function(poller, maps, invocations, shards_per_poller=4)(SCHEDULED, Context())
+    assert poller.shards == [0, 1, 2]
+    assert answer["shardRanges"] == [[0, 2]]
+    assert invocations.events == []
+
+
+def held(shard_id: int, *, seconds_ago: float = 1.0) -> ShardStatus:
+    claimed_at = FakeClock().now() - timedelta(seconds=seconds_ago)
+    return ShardStatus(shard_id, owner_id="other", claimed_at=claimed_at, is_free=False)
+
+
+def test_a_tick_that_finds_everything_owned_ends_without_a_word_to_the_metrics() -> None:
+    poller, reports, invocations = FakePoller(), Reports(), Invocations()
+    owned = {shard_id: held(shard_id) for shard_id in range(6)}
+    function = make_function(poller, [ShardMap(6)], invocations, reports=reports, owned=owned, shards_per_poller=2)
+    assert function(SCHEDULED, Context())["shardRanges"] == []
+    assert (poller.runs, reports.fired, invocations.events) == ([], [], [])
+
+
+def test_a_tick_takes_the_first_part_that_needs_a_poller_and_hands_on_the_others() -> None:
+    poller, invocations = FakePoller(), Invocations()
+    owned = {shard_id: held(shard_id) for shard_id in (0, 1, 2, 5)}
+    make_function(poller, [ShardMap(6)], invocations, owned=owned, shards_per_poller=2)(SCHEDULED, Context())
+    assert poller.runs[0][0] == [2, 3]
+    assert invocations.events == [{"shardRanges": [[4, 5]]}]
+
+
+@pytest.mark.parametrize(("seconds_ago", "parts"), [(640, 0), (660, 1)])
+def test_a_tick_starts_a_successor_for_a_poller_that_ends_before_the_next_one(seconds_ago: float, parts: int) -> None:
+    poller = FakePoller()
+    owned = {0: held(0, seconds_ago=seconds_ago), 1: held(1)}
+    function = make_function(poller, [ShardMap(2)], Invocations(), owned=owned)
+    function(SCHEDULED, Context(remaining_milliseconds=900_000))
+    assert len(poller.runs) == parts
+
+
+def test_a_poller_whose_seat_another_holds_does_not_poll() -> None:
+    poller = FakePoller()
+    owned = {2_000_000: held(2_000_000)}
+    assert make_function(poller, [ShardMap(2)], Invocations(), owned=owned)(SCHEDULED, Context())["shardRanges"] == []
+    assert poller.runs == []
 
 
 def test_the_first_namespace_is_waited_for() -> None:

@@ -38,9 +38,12 @@ MAX_BATCH_TIMERS: Final = 500
 
 AUTHORIZER_TTL_SECONDS: Final = 30
 SHARDS_PER_POLLER: Final = 64
-POLLER_STARTS_PER_MINUTE: Final = 1
-POLLER_SECONDS_PER_MINUTE: Final = 70.0
-"""A poller polls for 70 s of its 110 s, and the next one starts after a minute."""
+TICKS_PER_MINUTE: Final = 1
+"""Starts of the watchdog, which looks at all shards."""
+POLLER_LIFE_SECONDS: Final = 740.0
+"""Until a poller hands over, at the latest."""
+HAND_OVER_SECONDS: Final = 5.0
+"""For which a poller and its successor both run, when callbacks end soon."""
 OUTBOX_STARTS_PER_MINUTE: Final = 1
 OUTBOX_MEMORY_MB: Final = 512
 
@@ -60,12 +63,14 @@ WORKER: Final = Polling(reads_per_shard=1.25, writes_per_shard=0.283, reads=4.33
 WAITING_READS_PER_SHARD: Final = 2.0
 """Of a poller while another one holds its shards."""
 SHARD_MAP_READS: Final = 2.0
-"""Of a Lambda poller, which looks for new shards every second."""
-_OVERLAP = POLLER_SECONDS_PER_MINUTE / 60 - 1
+"""Of a look for new shards: each Lambda poller looks every second, and each tick looks once."""
+TICK_READS_PER_SHARD: Final = 1.0
 ON_LAMBDA: Final = Polling(
-    reads_per_shard=WORKER.reads_per_shard + _OVERLAP * WAITING_READS_PER_SHARD,
+    reads_per_shard=WORKER.reads_per_shard
+    + TICKS_PER_MINUTE / 60 * TICK_READS_PER_SHARD
+    + HAND_OVER_SECONDS / POLLER_LIFE_SECONDS * WAITING_READS_PER_SHARD,
     writes_per_shard=WORKER.writes_per_shard,
-    reads=(1 + _OVERLAP) * SHARD_MAP_READS,
+    reads=SHARD_MAP_READS,
     writes=0.0,
 )
 
@@ -84,6 +89,7 @@ LOG_BYTES_PER_POLLER_SECOND: Final = 35
 LOG_BYTES_PER_REQUEST: Final = 1200
 """Our line, the gateway's, and the three of Lambda."""
 OUTBOX_SECONDS: Final = 0.2
+TICK_SECONDS: Final = 0.15
 IDLE_CORES_PER_SHARD: Final = 0.003
 """As `python -m benchmarks.dynamodb_capacity` prints it, on a small machine."""
 MB_OF_A_LAMBDA_CORE: Final = 1769

@@ -102,9 +102,10 @@ def _api(workload: Workload) -> Charges:
 
 
 def _lambda_pollers(workload: Workload) -> Charges:
-    minutes = lambda_pollers(workload) * HOURS * 60
-    seconds = minutes * counts.POLLER_SECONDS_PER_MINUTE
-    yield from _function("poller", minutes * counts.POLLER_STARTS_PER_MINUTE, seconds, workload.poller_memory_mb)
+    ticks = counts.TICKS_PER_MINUTE * HOURS * 60
+    starts = lambda_pollers(workload) * SECONDS / counts.POLLER_LIFE_SECONDS
+    seconds = ticks * counts.TICK_SECONDS + starts * (counts.POLLER_LIFE_SECONDS + counts.HAND_OVER_SECONDS)
+    yield from _function("poller", ticks + starts, seconds, workload.poller_memory_mb)
 
 
 def _units(workload: Workload, polling: Polling, pollers: int) -> Charges:

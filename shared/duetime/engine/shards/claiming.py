@@ -77,6 +77,10 @@ class ShardClaims:
         self._adopted: set[int] = set()
         self.is_claiming = True
 
+    def set_shards(self, shard_ids: Sequence[int]) -> None:
+        """Change what a run claims that shares with nobody."""
+        self._fixed = list(shard_ids)
+
     @property
     def is_shared(self) -> bool:
         """Whether this worker shares all shards with the others."""
@@ -172,7 +176,11 @@ class ShardClaims:
             self._adopted.clear()  # shares are others now
 
     def _target(self, total: int) -> int:
-        return total if self._fixed is not None else fair_share(total, self._members.counted, self._worker_id)
+        return (
+            max(total, len(self._owned))
+            if self._fixed is not None
+            else fair_share(total, self._members.counted, self._worker_id)
+        )
 
     def _mark_surplus(self, target: int) -> None:
         """Shards beyond the fair share are no longer polled, and released once nothing of them is in flight."""

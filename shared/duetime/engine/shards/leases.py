@@ -82,6 +82,10 @@ class LeaseKeeper:
         self._unreadable = UnreadableShards(self._store.timers, clock=self._clock, settings=self._settings)
         self._claims.begin(shard_ids, self._unreadable)
 
+    def set_shards(self, shard_ids: Sequence[int]) -> None:
+        """From now on claim these. For a run that was given shards."""
+        self._claims.set_shards(shard_ids)
+
     @property
     def orphans(self) -> int:
         """How many shards nobody has held for longer than a lease, as far as is known."""

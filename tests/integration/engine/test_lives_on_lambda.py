@@ -1,0 +1,251 @@
+"""Pollers on Lambda over half an hour, in virtual time: lives of 15 minutes, and one start a minute."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from duetime.domain.clock import Clock
+from duetime.engine.settings import EngineSettings
+from duetime.engine.stats import EngineSnapshot
+from duetime.runtime.poller_function import FanOutFailed, PollerFunction
+from duetime.runtime.settings import PollerSettings
+from duetime.stores.port.store import Store
+from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
+from tests.support.clock import NOW as START
+from tests.support.engine import lag_seconds, make_poller, make_timer, put
+from tests.support.scripted_sender import Script, ScriptedSender
+
+TICK = {"detail-type": "Scheduled Event"}
+TIMEOUT_SECONDS = 900.0
+LEASE_SECONDS = 10.0
+
+
+@dataclass
+class Context:
+    clock: Clock
+    ends: float
+    aws_request_id: str = "request"
+    invoked_function_arn: str = "arn"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return int((self.ends - self.clock.monotonic()) * 1000)
+
+
+class NoReports:
+    def report(self, snapshot: EngineSnapshot, **properties: object) -> None:
+        pass
+
+
+@dataclass
+class Lambda:
+    """Runs invocations side by side, each with a poller of its own."""
+
+    store: Store
+    clock: VirtualClock
+    sender: ScriptedSender
+    settings: PollerSettings
+    is_throttled: bool = False
+    running: dict[str, asyncio.Task[dict[str, Any]]] = field(default_factory=dict)
+    seconds: list[float] = field(default_factory=list)
+    """How long each invocation took that has ended."""
+    numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def invoke(self, arn: str, event: dict[str, Any]) -> None:
+        if self.is_throttled:
+            raise FanOutFailed("throttled")
+        name = f"poller-{next(self.numbers)}"
+        self.running[name] = asyncio.create_task(self._run(name, event))
+
+    async def _run(self, name: str, event: dict[str, Any]) -> dict[str, Any]:
+        await asyncio.sleep(0.5)  # a cold start
+        engine = EngineSettings(drain_seconds=self.settings.drain_seconds, lease_seconds=LEASE_SECONDS)
+        poller = make_poller(
+            self.store, self.sender.for_another_poller(), self.clock, worker_id=name, settings=engine
+        )
+        function = PollerFunction(
+            poller,
+            self.store,
+            clock=self.clock,
+            settings=self.settings,
+            invoke=self.invoke,
+            reporter=NoReports(),
+            owner_id=f"{name}-seat",
+            offload=InlineOffload(),
+        )
+        started = self.clock.monotonic()
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                return await function.invocation(event, Context(self.clock, started + TIMEOUT_SECONDS))
+        finally:
+            self.seconds.append(self.clock.monotonic() - started)
+            del self.running[name]
+
+    def owners(self) -> set[str]:
+        statuses = self.store.leases.statuses(range(4), now=self.clock.now())
+        return {status.owner_id for status in statuses if status.owner_id and not status.is_free}
+
+    def kill(self, name: str) -> None:
+        """As a crash does: nothing is drained or released."""
+        self.running[name].cancel()
+
+
+@pytest.fixture
+def sender() -> ScriptedSender:
+    return ScriptedSender()
+
+
+def play(
+    store: Store,
+    clock: VirtualClock,
+    sender: ScriptedSender,
+    *,
+    minutes: int,
+    tick: Callable[[Lambda, int], None] = lambda aws, minute: aws.invoke("arn", TICK),
+    script: Callable[[Lambda], Awaitable[None]] | None = None,
+    **settings: Any,
+) -> tuple[Lambda, list[int]]:
+    """A timer every 5 s for ``minutes``. Returns how many invocations run at the end of each minute."""
+    timers = [
+        make_timer(f"t{second}", execute_at=START + timedelta(seconds=second + 0.3))
+        for second in range(10, minutes * 60 - 10, 5)
+    ]
+    put(store, timers, START)
+    aws = Lambda(store, clock, sender, PollerSettings(store="dynamodb://timers", **settings))
+    side_by_side: list[int] = []
+
+    async def main() -> None:
+        scripted = None if script is None else asyncio.create_task(script(aws))
+        for minute in range(minutes):
+            tick(aws, minute)
+            await asyncio.sleep(60)
+            side_by_side.append(len(aws.running))
+        if scripted is not None:
+            await scripted
+        for task in list(aws.running.values()):
+            task.cancel()
+        await asyncio.gather(*aws.running.values(), return_exceptions=True)
+
+    run_virtually(clock, main())
+    fired = sender.counts()
+    assert {timer.timer_id for timer in timers} <= fired.keys()
+    return aws, side_by_side
+
+
+def lags(sender: ScriptedSender) -> list[float]:
+    return [lag_seconds(body) for body in sender.received]
+
+
+def test_one_poller_at_a_time_hands_over_in_time(store: Store, clock: VirtualClock, sender: ScriptedSender) -> None:
+    aws, side_by_side = play(store, clock, sender, minutes=30)
+
+    assert max(lags(sender)) < 2
+    assert set(sender.counts().values()) == {1}
+    assert side_by_side == [1] * 30
+    lives = [seconds for seconds in aws.seconds if seconds > 1]
+    assert len(lives) <= 3
+    assert sum(seconds < 0.15 for seconds in aws.seconds) >= 25  # the other ticks
+
+
+def test_without_the_schedule_pollers_start_their_successors(
+    store: Store, clock: VirtualClock, sender: ScriptedSender
+) -> None:
+    def tick(aws: Lambda, minute: int) -> None:
+        if minute == 0:
+            aws.invoke("arn", TICK)
+
+    _, side_by_side = play(store, clock, sender, minutes=30, tick=tick)
+
+    assert max(lags(sender)) < 2
+    assert set(sender.counts().values()) == {1}
+    assert side_by_side == [1] * 30
+
+
+def test_starts_that_are_doubled_leave_one_poller(store: Store, clock: VirtualClock, sender: ScriptedSender) -> None:
+    def tick(aws: Lambda, minute: int) -> None:
+        for _ in range(3):
+            aws.invoke("arn", TICK)
+
+    _, side_by_side = play(store, clock, sender, minutes=30, tick=tick)
+
+    assert max(lags(sender)) < 2
+    assert set(sender.counts().values()) == {1}
+    assert side_by_side == [1] * 30
+
+
+def test_a_killed_poller_is_replaced_by_the_next_tick_that_finds_its_shards_free(
+    store: Store, clock: VirtualClock, sender: ScriptedSender
+) -> None:
+    async def kill(aws: Lambda) -> None:
+        await asyncio.sleep(5 * 60 + 45)
+        (owner,) = aws.owners()
+        aws.kill(owner)
+
+    play(store, clock, sender, minutes=20, script=kill)
+
+    late = [lag for lag in lags(sender) if lag > 2]
+    assert max(late) < 15 + 2 + 0.5 + 1  # until the minute is full
+    assert len(late) <= 4
+
+
+def test_a_poller_that_cannot_start_another_goes_on_while_callbacks_can_still_end(
+    store: Store, clock: VirtualClock, sender: ScriptedSender
+) -> None:
+    """Concurrency is used up from the tenth minute to the end of the twelfth, when its life was planned to end."""
+
+    def tick(aws: Lambda, minute: int) -> None:
+        if not aws.is_throttled:
+            aws.invoke("arn", TICK)
+
+    async def throttle(aws: Lambda) -> None:
+        await asyncio.sleep(10 * 60 - 1)
+        aws.is_throttled = True
+        await asyncio.sleep(2 * 60 + 40)
+        aws.is_throttled = False
+
+    play(store, clock, sender, minutes=20, tick=tick, script=throttle)
+
+    assert max(lags(sender)) < 2
+    assert set(sender.counts().values()) == {1}
+
+
+@pytest.mark.parametrize("callback_seconds", [1.5, 10.0, 100.0])
+def test_no_callback_is_sent_again_because_its_pollers_life_has_ended(
+    store: Store, clock: VirtualClock, callback_seconds: float
+) -> None:
+    sender = ScriptedSender(lambda _: Script(delay_seconds=callback_seconds))
+    slow = [
+        make_timer(f"slow{second}", execute_at=START + timedelta(seconds=second), callback_timeout_seconds=120)
+        for second in range(600, 800, 2)
+    ]
+    put(store, slow, START)
+
+    play(store, clock, sender, minutes=25)
+
+    counts = sender.counts()
+    assert {counts[timer.timer_id] for timer in slow} == {1}
+
+
+def test_shards_that_appear_join_the_part_that_has_room(
+    store: Store, clock: VirtualClock, sender: ScriptedSender
+) -> None:
+    async def grow(aws: Lambda) -> None:
+        await asyncio.sleep(90)
+        store.catalogue.create_namespace("more", num_shards=10, dedicated=False, now=clock.now())
+        await asyncio.sleep(5)
+        statuses = store.leases.statuses(range(10), now=clock.now())
+        owners: dict[str | None, int] = {}
+        for status in statuses:
+            owners[status.owner_id] = owners.get(status.owner_id, 0) + 1
+        assert sorted(owners.values()) == [4, 6]
+
+    _, side_by_side = play(store, clock, sender, minutes=20, script=grow, shards_per_poller=6)
+
+    assert max(lags(sender)) < 2
+    assert side_by_side[5:] == [2] * 15
