@@ -263,27 +263,26 @@ class PollerFunction:
 
     async def _watch(self, invoke: InvokeSelf, life: Life) -> tuple[list[int], int]:
         """Return the first part that needs a poller, and hand on the others; and how many could not be handed on."""
-        parts = await self._wait_for_parts(life)
-        needy = await self._offload.run(lambda: self._needy(parts, life)) if parts else []
+        needy = await self._wait_for_needy(life)
         failures = 0
         for part in needy[1:]:
             failures += not await self._start(part, invoke)
         return needy[0] if needy else [], failures
 
-    async def _wait_for_parts(self, life: Life) -> list[list[int]]:
-        """The parts as soon as there are any: the first namespace may come before the next tick does."""
+    async def _wait_for_needy(self, life: Life) -> list[list[int]]:
+        """Return the parts that need a poller. While the store has no shards, or does not answer, it is asked until
+        the next tick: the first namespace may come at any moment."""
         end = min(self._clock.monotonic() + TICK_SECONDS, life.deadline)
         while True:
             is_last = self._clock.monotonic() + self._tend_interval_seconds >= end
             try:
                 parts = await self._offload.run(self._parts)
+                if parts or is_last:
+                    return await self._offload.run(partial(self._needy, parts, life))
             except StoreError as error:
                 if is_last:
                     raise
                 _warn_unreadable(error)
-                parts = []
-            if parts or is_last:
-                return parts
             await asyncio.sleep(self._tend_interval_seconds)
 
     def _parts(self) -> list[list[int]]:
@@ -291,7 +290,7 @@ class PollerFunction:
         return [shard_ids[start : start + size] for start in range(0, len(shard_ids), size)]
 
     def _needy(self, parts: Sequence[Sequence[int]], life: Life) -> list[list[int]]:
-        """Those with a free shard, or with a poller that ends before a tick later; for which nobody waits."""
+        """Those with a free shard, or with a poller that ends soon."""
         now = self._clock.now()
         statuses = self._store.leases.statuses([shard_id for part in parts for shard_id in part], now=now)
         by_shard = {status.shard_id: status for status in statuses}
@@ -328,8 +327,10 @@ class PollerFunction:
             await self._poller.run(stop, shard_ids=part, deadline=life.deadline)
         finally:
             tending.cancel()
-            await asyncio.gather(tending, return_exceptions=True)
+            (ended,) = await asyncio.gather(tending, return_exceptions=True)
             await self._offload.run(seat.leave)
+        if isinstance(ended, Exception):
+            raise ended
         return part
 
     async def _tend(self, part: list[int], seat: _Seat, invoke: InvokeSelf, life: Life, stop: asyncio.Event) -> None:
