@@ -65,7 +65,13 @@ class Lambda:
 
     async def _run(self, name: str, event: dict[str, Any]) -> dict[str, Any]:
         await asyncio.sleep(0.5)  # a cold start
-        engine = EngineSettings(drain_seconds=self.settings.drain_seconds, lease_seconds=LEASE_SECONDS)
+        engine = EngineSettings(
+            drain_seconds=self.settings.drain_seconds,
+            lease_seconds=LEASE_SECONDS,
+            # All timers are known from the start, so these save nothing but time.
+            poll_interval_seconds=5.0,
+            min_poll_interval_seconds=2.5,
+        )
         poller = make_poller(
             self.store, self.sender.for_another_poller(), self.clock, worker_id=name, settings=engine
         )
