@@ -26,7 +26,7 @@ _END: Final = MAX_INSTANT - timedelta(days=2)
 _FIRST_DAY: Final = datetime(1970, 1, 1)  # noqa: DTZ001  # a local time
 MAX_STEPS: Final = 3_000
 """Of the searches after the first, for one occurrence or for a list. A step finds the next time of a source, which is
-excluded or not; each ``STEP_DAYS`` that it lies ahead are one more, for these are looked at."""
+excluded or not; each ``STEP_DAYS`` that it lies ahead are one more, where days are looked at: not for intervals."""
 STEP_DAYS: Final = 60
 _SEARCHED: Final = timedelta(days=SEARCHED_YEARS * 366)
 
@@ -48,6 +48,7 @@ class Recurrence:
     def __init__(self, spec: TimingSpec, sources: Sequence[Source], exclusions: Exclusions | None) -> None:
         self.spec = spec
         self._sources = sources
+        self._looks_at_days = [not isinstance(each, Every) for each in sources]
         self._exclusions = exclusions
         self._start = spec.start_at or MIN_INSTANT
         self._end = min(spec.end_at or _END, _END)
@@ -123,7 +124,9 @@ class Recurrence:
             for place, each in enumerate(nearest):
                 if each is not None and (each <= instant if forwards else each >= instant):
                     nearest[place] = following = _found(searches[place], instant)
-                    steps += 1 + (0 if following is None else abs(following - instant).days // STEP_DAYS)
+                    steps += 1
+                    if following is not None and self._looks_at_days[place]:
+                        steps += abs(following - instant).days // STEP_DAYS
             if steps > MAX_STEPS or (since is not None and abs(at - since) > _SEARCHED):
                 raise _TooManySteps
 

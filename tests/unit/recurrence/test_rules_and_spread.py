@@ -48,6 +48,15 @@ def test_an_interval_is_counted_from_its_anchor_and_never_drifts() -> None:
     assert every.next_after(found) == found + timedelta(milliseconds=7001)
 
 
+def test_an_interval_of_years_costs_what_one_of_seconds_does() -> None:
+    years = timedelta(days=5 * 365)
+    every = recurrence(TimingSpec(every_ms=years // timedelta(milliseconds=1), anchor=START))
+
+    found = every.occurrences(START, limit=100)
+
+    assert [each.scheduled_at for each in found] == [START + number * years for number in range(1, 101)]
+
+
 def test_a_rate_begins_where_the_schedule_does_as_on_eventbridge() -> None:
     start = datetime(2026, 1, 1, 0, 7, 30, tzinfo=UTC)
 
