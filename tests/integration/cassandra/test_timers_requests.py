@@ -107,7 +107,7 @@ def test_recording_reads_nothing_and_holds_the_lease(asked: Asked, store: CoreSt
     assert requests[0].cql.count(fired_as) == 20
 
 
-def test_an_idle_poll_is_two_reads_and_a_page_six_and_one_for_each_fifty_due(
+def test_an_idle_poll_is_two_reads_a_lone_timer_three_and_a_page_seven_and_one_for_each_fifty_due(
     asked: Asked, store: CoreStore, single: Namespace
 ) -> None:
     def tables() -> list[str]:
@@ -115,9 +115,12 @@ def test_an_idle_poll_is_two_reads_and_a_page_six_and_one_for_each_fifty_due(
         assert {request.kind for request in requests} == {"read"}
         return [table for request in requests for table in request.tables]
 
-    assert tables() == ["timers", "hints"]
-    create(store, *make_timers(single, 60))
-    assert tables() == ["timers", "hints"] * 2 + ["timers"] * 2 + ["timers", "hints"]
+    look = ["timers", "hints"]
+    assert tables() == look
+    create(store, make_timer(single, "lone"))
+    assert tables() == [*look, "timers"]
+    create(store, *make_timers(single, 59))
+    assert tables() == [*look, "timers", *look, "timers", "timers", *look]
 
 
 def test_the_other_operations(asked: Asked, store: CoreStore, single: Namespace) -> None:
