@@ -56,9 +56,11 @@ def test_one_in_a_single_thread_is_carried_out_like_many() -> None:
 
 
 def test_closing_ends_the_threads_and_may_be_repeated() -> None:
+    before = set(threading.enumerate())
     workers = Workers(3)
-    workers.map(str, range(9))
+    used = set(workers.map(lambda _: threading.current_thread(), range(9)))
     workers.close()
     workers.close()
 
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("calls_")]
+    assert used.isdisjoint(before)
+    assert not used.intersection(threading.enumerate())
