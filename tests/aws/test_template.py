@@ -1,4 +1,4 @@
-"""template.yaml says what the code needs: the same table, the same routes, exactly the permissions that are used."""
+"""template.yaml says what the code needs: the same tables, the same routes, the same settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from duetime.cli.app import app
 from duetime.cli.cost import counts
 from duetime.delivery.egress import PUBLIC_ONLY
 from duetime.runtime import process_limits
-from duetime.runtime.eventbridge import CALLS_SOURCE, SOURCE
 from duetime.runtime.poller_function import TICK_SECONDS, Life
 from duetime.runtime.settings import PollerSettings, load_settings, variable
 from duetime.runtime.tuning import EgressSettings, KeySettings
@@ -44,118 +43,7 @@ from tests.support.dynamodb import item_of
 
 TABLES: dict[str, Define] = {"Timers": table_definition, "ServiceCalls": calls_table_definition}
 SECRETS_KEY = {"Fn::GetAtt": ["SecretsKey", "Arn"]}
-TABLE = {"Fn::GetAtt": ["Timers", "Arn"]}
-CALLS_TABLE = {"Fn::GetAtt": ["ServiceCalls", "Arn"]}
 CALLS_STREAM = {"Fn::GetAtt": ["ServiceCalls", "StreamArn"]}
-OWN_NAME = "arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function:${AWS::StackName}-poller"
-EVENT_BUS = "arn:${AWS::Partition}:events:${AWS::Region}:${AWS::AccountId}:event-bus/${EventBusName}"
-LOG_ACTIONS = {"logs:CreateLogStream", "logs:PutLogEvents"}
-
-PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
-    "AuthorizerRole": [
-        ({"dynamodb:GetItem"}, TABLE),
-        (LOG_ACTIONS, {"Fn::GetAtt": ["AuthorizerLogs", "Arn"]}),
-    ],
-    "TimersApiRole": [
-        (
-            {
-                "dynamodb:BatchGetItem",
-                "dynamodb:DeleteItem",
-                "dynamodb:GetItem",
-                "dynamodb:PartiQLInsert",
-                "dynamodb:PartiQLUpdate",
-                "dynamodb:PutItem",
-                "dynamodb:Query",
-                "dynamodb:UpdateItem",
-            },
-            TABLE,
-        ),
-        ({"dynamodb:Query"}, {"Fn::Sub": "${Timers.Arn}/index/timer_correlation_id-index"}),
-        ({"dynamodb:GetItem"}, CALLS_TABLE),
-        ({"kms:Encrypt"}, SECRETS_KEY),
-        (LOG_ACTIONS, {"Fn::GetAtt": ["TimersApiLogs", "Arn"]}),
-    ],
-    "ServiceCallsApiRole": [
-        (
-            {"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"},
-            TABLE,
-        ),
-        (
-            {
-                "dynamodb:BatchGetItem",
-                "dynamodb:DeleteItem",
-                "dynamodb:GetItem",
-                "dynamodb:PutItem",
-                "dynamodb:Query",
-                "dynamodb:UpdateItem",
-            },
-            CALLS_TABLE,
-        ),
-        *(
-            ({"dynamodb:Query"}, {"Fn::Sub": f"${{ServiceCalls.Arn}}/index/{key}-index"})
-            for key in ("status_key", "starred_key", "name_key", "correlation_key", "due_key")
-        ),
-        (LOG_ACTIONS, {"Fn::GetAtt": ["ServiceCallsApiLogs", "Arn"]}),
-    ],
-    "PollerRole": [
-        (
-            {
-                "dynamodb:BatchGetItem",
-                "dynamodb:GetItem",
-                "dynamodb:PartiQLInsert",
-                "dynamodb:PartiQLUpdate",
-                "dynamodb:PutItem",
-                "dynamodb:UpdateItem",
-            },
-            TABLE,
-        ),
-        ({"dynamodb:Query"}, {"Fn::Sub": "${Timers.Arn}/index/timer_execute_at-index"}),
-        ({"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}, CALLS_TABLE),
-        ({"kms:Decrypt"}, SECRETS_KEY),
-        ({"lambda:InvokeFunction"}, {"Fn::Sub": OWN_NAME}),
-        ({"events:PutEvents"}, {"Fn::Sub": EVENT_BUS}),
-        ({"sqs:SendMessage"}, {"Fn::GetAtt": ["PollerDeadLetters", "Arn"]}),
-        (LOG_ACTIONS, {"Fn::GetAtt": ["PollerLogs", "Arn"]}),
-    ],
-    "OutboxRole": [
-        (
-            {
-                "dynamodb:DescribeStream",
-                "dynamodb:GetRecords",
-                "dynamodb:GetShardIterator",
-                "dynamodb:ListStreams",
-            },
-            CALLS_STREAM,
-        ),
-        (
-            {
-                "dynamodb:BatchGetItem",
-                "dynamodb:DeleteItem",
-                "dynamodb:GetItem",
-                "dynamodb:PartiQLUpdate",
-                "dynamodb:PutItem",
-                "dynamodb:Query",
-                "dynamodb:UpdateItem",
-            },
-            CALLS_TABLE,
-        ),
-        ({"dynamodb:Query"}, {"Fn::Sub": "${ServiceCalls.Arn}/index/outbox_key-index"}),
-        (
-            {
-                "dynamodb:BatchGetItem",
-                "dynamodb:DeleteItem",
-                "dynamodb:GetItem",
-                "dynamodb:PartiQLInsert",
-                "dynamodb:PutItem",
-                "dynamodb:UpdateItem",
-            },
-            TABLE,
-        ),
-        ({"events:PutEvents"}, {"Fn::Sub": EVENT_BUS}),
-        ({"sqs:SendMessage"}, {"Fn::GetAtt": ["OutboxDeadLetters", "Arn"]}),
-        (LOG_ACTIONS, {"Fn::GetAtt": ["OutboxLogs", "Arn"]}),
-    ],
-}
 
 DOCUMENT = openapi_document(all_routes())
 
@@ -290,23 +178,6 @@ def test_the_access_log_says_who_and_never_with_what(template: Template) -> None
     }
 
 
-@pytest.mark.parametrize("role", PERMISSIONS)
-def test_a_function_may_do_what_it_needs_and_no_more(template: Template, role: str) -> None:
-    properties = template.of_type("AWS::IAM::Role")[role]
-    (policy,) = properties["Policies"]
-    statements = policy["PolicyDocument"]["Statement"]
-
-    assert "ManagedPolicyArns" not in properties
-    boundary = {"Fn::If": ["HasPermissionsBoundary", {"Ref": "PermissionsBoundaryArn"}, {"Ref": "AWS::NoValue"}]}
-    assert properties["PermissionsBoundary"] == boundary
-    assert all(statement["Effect"] == "Allow" for statement in statements)
-    given = [
-        ({action} if isinstance(action := statement["Action"], str) else set(action), statement["Resource"])
-        for statement in statements
-    ]
-    assert given == PERMISSIONS[role]
-
-
 @pytest.mark.parametrize("function", ["Authorizer", "TimersApi", "ServiceCallsApi", "Poller"])
 def test_a_function_of_the_api_can_be_kept_from_taking_the_pollers_concurrency(
     template: Template, function: str
@@ -319,10 +190,6 @@ def test_a_function_of_the_api_can_be_kept_from_taking_the_pollers_concurrency(
         ceiling = {"Fn::If": ["IsScheduled", ceiling, 0]}
     assert properties["ReservedConcurrentExecutions"] == ceiling
     assert template.source["Parameters"][parameter]["Default"] == 0
-
-
-def test_there_are_no_other_roles(template: Template) -> None:
-    assert template.of_type("AWS::IAM::Role").keys() == PERMISSIONS.keys()
 
 
 @pytest.mark.parametrize("function", ["Poller", "Outbox"])
@@ -439,16 +306,6 @@ def test_the_pollers_callbacks_fit_into_the_open_files_of_lambda() -> None:
     connections = PollerSettings(store="dynamodb://timers").engine_settings().max_connections
 
     assert connections + process_limits.OTHER_FILES <= 1024
-
-
-@pytest.mark.parametrize(("role", "source"), [("PollerRole", SOURCE), ("OutboxRole", CALLS_SOURCE)])
-def test_a_function_can_put_events_of_its_own_source_alone(template: Template, role: str, source: str) -> None:
-    (policy,) = template.of_type("AWS::IAM::Role")[role]["Policies"]
-    (statement,) = [
-        statement for statement in policy["PolicyDocument"]["Statement"] if statement["Action"] == "events:PutEvents"
-    ]
-
-    assert statement["Condition"] == {"StringEquals": {"events:source": source}}
 
 
 def test_every_function_has_its_directory_and_they_have_no_others(template: Template) -> None:
