@@ -10,22 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum, StrEnum
 from typing import Final
 from uuid import UUID
 
 from duetime.domain import ids
 from duetime.domain.namespaces import Namespace
-from duetime.domain.times import format_instant
+from duetime.domain.times import MILLISECOND, format_instant
 
 DEFAULT_CALLBACK_TIMEOUT_SECONDS = 30
 MAX_CALLBACK_TIMEOUT_SECONDS = 900
 MAX_PAYLOAD_BYTES = 256 * 1024
 MAX_EXPIRE_AFTER_MS = 366 * 86_400_000
-
-
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 class TimerState(StrEnum):
@@ -95,7 +92,7 @@ class TimerContent:
 
 
 def is_too_late(armed_at: datetime, expire_after_ms: int | None, now: datetime) -> bool:
-    return expire_after_ms is not None and (now - armed_at) // _MILLISECOND > expire_after_ms
+    return expire_after_ms is not None and (now - armed_at) // MILLISECOND > expire_after_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

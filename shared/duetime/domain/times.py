@@ -17,7 +17,7 @@ MAX_DURATION_SECONDS = 100 * 366 * 86_400.0
 MAX_DURATION_CHARACTERS = 64
 
 _RANGE = "must lie between 1970-01-01T00:00:00Z and 9999-12-31T23:59:59.999Z"
-_MILLISECOND = timedelta(milliseconds=1)
+MILLISECOND = timedelta(milliseconds=1)
 _ROUNDING_MS = 0.0001
 """Binary fractions of seconds come this close to whole milliseconds, over more than a hundred years."""
 # RFC 3339, section 5.6; [0-9] since \d also matches non-ASCII digits.
@@ -95,7 +95,7 @@ def read_instant(text: str) -> datetime:
 
 def to_milliseconds(instant: datetime) -> int:
     """Milliseconds since 1970-01-01T00:00:00Z, rounded down."""
-    return (instant - MIN_INSTANT) // _MILLISECOND
+    return (instant - MIN_INSTANT) // MILLISECOND
 
 
 def from_milliseconds(milliseconds: int) -> datetime:

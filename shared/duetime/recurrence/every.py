@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from duetime.domain.errors import InvalidInput
-from duetime.domain.times import MAX_DURATION_SECONDS, MAX_INSTANT, MIN_INSTANT
+from duetime.domain.times import MAX_DURATION_SECONDS, MAX_INSTANT, MILLISECOND, MIN_INSTANT
 from duetime.recurrence.spec import MIN_INTERVAL_MS
 
-_MILLISECOND = timedelta(milliseconds=1)
 _RATE = re.compile(r"rate\s*\(\s*([0-9]{1,9})\s+(minute|hour|day)(s?)\s*\)", re.IGNORECASE | re.ASCII)
 _UNIT_MS = {"minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 _MAX_MS = int(MAX_DURATION_SECONDS * 1000)
@@ -24,14 +23,14 @@ class Every:
     anchor: datetime
 
     def next_after(self, instant: datetime) -> datetime | None:
-        number = (instant - self.anchor) // _MILLISECOND // self.interval_ms + 1
+        number = (instant - self.anchor) // MILLISECOND // self.interval_ms + 1
         ms = number * self.interval_ms
-        return self.anchor + ms * _MILLISECOND if ms <= (MAX_INSTANT - self.anchor) // _MILLISECOND else None
+        return self.anchor + ms * MILLISECOND if ms <= (MAX_INSTANT - self.anchor) // MILLISECOND else None
 
     def previous_before(self, instant: datetime) -> datetime | None:
-        number = -((self.anchor - instant) // _MILLISECOND // self.interval_ms + 1)
+        number = -((self.anchor - instant) // MILLISECOND // self.interval_ms + 1)
         ms = number * self.interval_ms
-        return self.anchor + ms * _MILLISECOND if ms >= (MIN_INSTANT - self.anchor) // _MILLISECOND else None
+        return self.anchor + ms * MILLISECOND if ms >= (MIN_INSTANT - self.anchor) // MILLISECOND else None
 
 
 def check_interval(interval_ms: int) -> int:

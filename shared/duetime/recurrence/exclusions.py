@@ -9,6 +9,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from duetime.domain.errors import InvalidInput
+from duetime.domain.times import MILLISECOND
 from duetime.recurrence.cron_calendar import CronCalendar
 from duetime.recurrence.spec import MAX_EXCLUSIONS
 
@@ -16,7 +17,6 @@ MAX_EXPRESSIONS: Final = 20
 """Of the exclusions: each is asked about each occurrence."""
 
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
-_MILLISECOND = timedelta(milliseconds=1)
 _MIDNIGHT = datetime(1970, 1, 1)  # noqa: DTZ001  # a local time
 _SECOND, _MINUTE, _HOUR, _DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
@@ -59,7 +59,7 @@ class Exclusions:
                 # Where clocks are changed within the hour, the rest of it may be of another.
                 is_same = start.astimezone(self._zone).utcoffset() == zoned.utcoffset()
                 is_same &= (start + span).astimezone(self._zone).utcoffset() == zoned.utcoffset()
-                return (start, start + span) if is_same else (instant, instant + _MILLISECOND)
+                return (start, start + span) if is_same else (instant, instant + MILLISECOND)
         return None
 
     def _whole_day(self, day: date) -> tuple[datetime, datetime]:

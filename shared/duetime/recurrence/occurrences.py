@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from zoneinfo import ZoneInfo
 
 from duetime.domain.errors import InvalidInput
-from duetime.domain.times import MAX_INSTANT, MIN_INSTANT
+from duetime.domain.times import MAX_INSTANT, MILLISECOND, MIN_INSTANT
 from duetime.recurrence import zones
 from duetime.recurrence.cron_calendar import CronCalendar
 from duetime.recurrence.every import Every, check_interval, is_rate, rate_ms
@@ -19,7 +19,6 @@ from duetime.recurrence.rrule_text import read_rrule
 from duetime.recurrence.spec import MAX_CRON, MAX_RRULE, MAX_WINDOW_MS, SEARCHED_YEARS, Dst, Occurrence, TimingSpec
 from duetime.recurrence.spreading import Spread
 
-_MILLISECOND = timedelta(milliseconds=1)
 _CACHED: Final = 4096
 _END: Final = MAX_INSTANT - timedelta(days=2)
 """Some zones are in another year by then, which has no dates."""
@@ -63,7 +62,7 @@ class Recurrence:
 
     def previous_before(self, instant: datetime) -> datetime | None:
         """Return the last scheduled time before ``instant``; None as in ``next_after``."""
-        instant = min(instant, self._end + _MILLISECOND)
+        instant = min(instant, self._end + MILLISECOND)
         return _first(self._walk([each.previous_before for each in self._sources], instant, forwards=False))
 
     def due_at(self, scheduled_at: datetime, schedule_id: str) -> datetime:
@@ -98,7 +97,7 @@ class Recurrence:
         return result
 
     def _after(self, instant: datetime) -> Iterator[datetime]:
-        instant = max(instant, self._start - _MILLISECOND)
+        instant = max(instant, self._start - MILLISECOND)
         return self._walk([each.next_after for each in self._sources], instant, forwards=True)
 
     def _walk(self, searches: Sequence[_Search], instant: datetime, *, forwards: bool) -> Iterator[datetime]:
@@ -119,7 +118,7 @@ class Recurrence:
                 yield at
                 instant, since = at, None
             else:
-                instant = max(at, span[1] - _MILLISECOND) if forwards else min(at, span[0])
+                instant = max(at, span[1] - MILLISECOND) if forwards else min(at, span[0])
                 since = since or at
             for place, each in enumerate(nearest):
                 if each is not None and (each <= instant if forwards else each >= instant):
@@ -179,14 +178,14 @@ def recurrence(spec: TimingSpec) -> Recurrence:
     sources = [source for source, _ in plain]
     exclusions = Exclusions(spec.exclude, zone, [times for _, times in plain]) if spec.exclude else None
     result = Recurrence(spec, sources, exclusions)
-    if result.next_after(MIN_INSTANT - _MILLISECOND) is None:
+    if result.next_after(MIN_INSTANT - MILLISECOND) is None:
         raise InvalidInput(_at_fault(spec, sources), "must leave at least one occurrence")
     return result
 
 
 def _at_fault(spec: TimingSpec, sources: Sequence[Source]) -> str:
     """Return the field without which there would be an occurrence."""
-    if spec.exclude and Recurrence(spec, sources, None).next_after(MIN_INSTANT - _MILLISECOND) is not None:
+    if spec.exclude and Recurrence(spec, sources, None).next_after(MIN_INSTANT - MILLISECOND) is not None:
         return "exclude"
     return "dst" if spec.end_at is None and spec.dst is Dst.SKIP else "endAt"
 

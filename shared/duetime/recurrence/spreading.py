@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from hashlib import blake2b
 
-from duetime.domain.times import to_milliseconds
-
-_MILLISECOND = timedelta(milliseconds=1)
+from duetime.domain.times import MILLISECOND, to_milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +26,9 @@ class Spread:
         if self.jitter_ms:
             most = self.jitter_ms
             if following is not None:
-                most = min(most, (following - scheduled_at) // _MILLISECOND)
+                most = min(most, (following - scheduled_at) // MILLISECOND)
             delay_ms += _hash(f"{to_milliseconds(scheduled_at)} {schedule_id}") % most
-        return scheduled_at + delay_ms * _MILLISECOND
+        return scheduled_at + delay_ms * MILLISECOND
 
 
 def _hash(text: str) -> int:

@@ -46,7 +46,7 @@ _OPTIONS.locale_code = "en_US"
 
 
 def sentence(spec: TimingSpec) -> str:
-    """Describe the occurrences of a spec that ``spec.recurrence`` accepts."""
+    """Describe the occurrences of a spec that ``occurrences.recurrence`` accepts."""
     zone = zones.zone(spec.time_zone)
     local = [describe_cron(read_cron(text, "cron")) for text in spec.cron if not is_rate(text)]
     local += [describe_rrule(read_rrule(text, "rrule", zone)) for text in spec.rrule]

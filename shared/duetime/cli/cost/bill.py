@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,6 +16,9 @@ class Charge(NamedTuple):
     name: str
     price: str
     quantity: float
+
+
+Charges = Iterator[Charge]
 
 
 @dataclass(frozen=True, slots=True)

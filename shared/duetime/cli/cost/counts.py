@@ -1,4 +1,4 @@
-"""What the code asks AWS for: requests, units and bytes, as counted. Tests hold every one against the code.
+"""What the code asks AWS for: requests, units and bytes, as counted. Tests hold them against the code.
 
 What no emulator shows, Lambda's milliseconds above all, is an option of the command, or an assumption it prints.
 """
@@ -27,7 +27,7 @@ are due together share them."""
 API_READ_UNITS: Final = 1
 """Of a request that creates."""
 REQUEST_BYTES: Final = 700
-"""A timer in a request that creates, without its payload; headers included."""
+"""A timer in a request that creates, without its payload; headers included. Assumed: clients differ."""
 HTTP_API_CHUNK_BYTES: Final = 512 * _KILOBYTE
 """What the HTTP API meters as one request."""
 MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
@@ -43,7 +43,7 @@ TICKS_PER_MINUTE: Final = 1
 POLLER_LIFE_SECONDS: Final = 740.0
 """Until a poller hands over, at the latest."""
 HAND_OVER_SECONDS: Final = 5.0
-"""For which a poller and its successor both run, when callbacks end soon."""
+"""For which a poller and its successor both run, when callbacks end soon. Assumed."""
 OUTBOX_STARTS_PER_MINUTE: Final = 1
 OUTBOX_MEMORY_MB: Final = 512
 

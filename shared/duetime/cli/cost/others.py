@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
-from duetime.cli.cost.bill import Charge
+from duetime.cli.cost.bill import Charge, Charges
 from duetime.cli.cost.workload import GB, MILLION, Workload
-
-Charges = Iterator[Charge]
 
 _CALLER_MEMORY_GB = 0.125
 _OPERATIONS_OF_A_WAIT = 3

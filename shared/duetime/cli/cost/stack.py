@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil
 
 from duetime.cli.cost import counts
-from duetime.cli.cost.bill import Charge
+from duetime.cli.cost.bill import Charge, Charges
 from duetime.cli.cost.counts import Polling
 from duetime.cli.cost.workload import GB, HOURS, MILLION, SECONDS, Workload
-
-Charges = Iterator[Charge]
 
 _UTILISATION = 0.7
 """Of provisioned capacity and of processors."""

@@ -176,11 +176,9 @@ class ShardClaims:
             self._adopted.clear()  # shares are others now
 
     def _target(self, total: int) -> int:
-        return (
-            max(total, len(self._owned))
-            if self._fixed is not None
-            else fair_share(total, self._members.counted, self._worker_id)
-        )
+        if self._fixed is not None:  # what is owned and no longer asked for is kept
+            return max(total, len(self._owned))
+        return fair_share(total, self._members.counted, self._worker_id)
 
     def _mark_surplus(self, target: int) -> None:
         """Shards beyond the fair share are no longer polled, and released once nothing of them is in flight."""

@@ -300,7 +300,7 @@ class ShardReading:
                     self.note_due(at, now=now, monotonic=monotonic)
 
     def _move_queues(self, page: Span, refused: set[QueueKey]) -> bool:
-        """HostQueues that were left on this page go on behind it, but for the refused. Whether any did.
+        """Queues that were left on this page go on behind it, but for the refused. Whether any did.
 
         All of them have had their turn: the next one is behind those of the others.
         """
