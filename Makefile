@@ -105,7 +105,7 @@ aws-local: $(VENV)/.dev-installed $(TOOLS) ## Deploy to an emulator on this mach
 	$(BIN)/python -m scripts.aws_local
 
 # `sam build` makes build-<logical id> for each function and layer, in the root of the repository.
-.PHONY: build-SharedLayer build-TimersApi build-ServiceCallsApi build-Poller build-Authorizer build-Outbox
+.PHONY: build-SharedLayer build-TimersApi build-ServiceCallsApi build-Poller build-Outbox
 build-SharedLayer:
 	$(BUILD_PYTHON) scripts/build_layer.py --out "$(ARTIFACTS_DIR)" --runtime $(RUNTIME) --architecture $(ARCH) \
 	  --build-for $(BUILD_FOR) $(if $(RUNTIME_PYTHON),--runtime-python $(RUNTIME_PYTHON)) \
@@ -114,8 +114,6 @@ build-TimersApi:
 	cp functions/timers_api/handler.py "$(ARTIFACTS_DIR)/"
 build-ServiceCallsApi:
 	cp functions/service_calls_api/handler.py "$(ARTIFACTS_DIR)/"
-build-Authorizer:
-	cp functions/authorizer/handler.py "$(ARTIFACTS_DIR)/"
 build-Poller:
 	cp functions/poller/handler.py "$(ARTIFACTS_DIR)/"
 build-Outbox:

@@ -10,7 +10,6 @@ comparison one without. Compare the ratios of one run: the milliseconds are this
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import statistics
 import tempfile
@@ -20,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from duetime.stores.backends.dynamodb.client import make_client
-from scripts.aws_local import ROOT, build
+from scripts.aws_local import build
+from tests.aws.application import KEY, read_event
 from tests.support.dynamodb import dynamodb_store
 from tests.support.ministack import running_ministack
 from tests.support.runtime_api import LambdaFunction
@@ -60,18 +60,14 @@ def subjects(scratch: Path) -> dict[str, Subject]:
     bare, sources = scratch / "bare", scratch / "sources"
     bare.mkdir()
     shutil.copytree(layer, sources, ignore=shutil.ignore_patterns("__pycache__"))
-    request = json.loads((ROOT / "events" / "timers_api.json").read_text())
-    calls = json.loads((ROOT / "events" / "service_calls_api.json").read_text())
-    key = json.loads((ROOT / "events" / "authorizer.json").read_text())
-    shards = json.loads((ROOT / "events" / "poller_fanout.json").read_text())
-    schedule = json.loads((ROOT / "events" / "outbox_schedule.json").read_text())
+    names = ("timers_api", "service_calls_api", "poller_fanout", "outbox_schedule")
+    request, calls, shards, schedule = map(read_event, names)
     (bare / "handler.py").write_text(BARE)
     return {
         "bare": Subject(bare, None, request),
         "timers_api": Subject(built / "TimersApi", layer, request),
         "timers_api, no bytecode": Subject(built / "TimersApi", sources, request),
         "service_calls_api": Subject(built / "ServiceCallsApi", layer, calls),
-        "authorizer": Subject(built / "Authorizer", layer, key),
         "poller": Subject(built / "Poller", layer, shards, deadline_seconds=0.0),
         "outbox": Subject(built / "Outbox", layer, schedule),
     }
@@ -82,7 +78,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
     with tempfile.TemporaryDirectory() as scratch, running_ministack() as endpoint_url:
-        dynamodb_store(make_client(endpoint_url=endpoint_url), TABLE).initialise()
+        store = dynamodb_store(make_client(endpoint_url=endpoint_url), TABLE)
+        store.initialise()
+        store.catalogue.create_api_key(KEY)
         environment = {"AWS_ENDPOINT_URL": endpoint_url, "DUETIME_STORE": f"dynamodb://{TABLE}"}
         functions = subjects(Path(scratch))
         measured: dict[str, list[float]] = {name: [] for name in functions}

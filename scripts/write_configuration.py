@@ -8,7 +8,6 @@ from pydantic.fields import FieldInfo
 
 from duetime.cli.options import has_no_default, shown_default
 from duetime.runtime.settings import (
-    AuthorizerSettings,
     ClientSettings,
     DirectSettings,
     LocalSettings,
@@ -55,7 +54,6 @@ SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
     ("API of service calls on Lambda", ServiceCallsApiSettings),
     ("Poller on Lambda", PollerSettings),
     ("Outbox on Lambda", OutboxSettings),
-    ("Authorizer on Lambda", AuthorizerSettings),
 )
 
 

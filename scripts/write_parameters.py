@@ -17,7 +17,6 @@ from pydantic.fields import FieldInfo
 from duetime.cli.options import has_no_default, shown_default
 from duetime.runtime.metrics import camel_case
 from duetime.runtime.settings import (
-    AuthorizerSettings,
     OutboxSettings,
     PollerSettings,
     ServiceCallsApiSettings,
@@ -30,7 +29,6 @@ TEMPLATE = ROOT / "template.yaml"
 DOCS = ROOT / "docs" / "deploy-aws.md"
 
 FUNCTIONS: dict[str, type[Settings]] = {
-    "Authorizer": AuthorizerSettings,
     "TimersApi": TimersApiSettings,
     "ServiceCallsApi": ServiceCallsApiSettings,
     "Poller": PollerSettings,

@@ -8,24 +8,45 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from duetime.domain.api_keys import SECRET_BYTES, ApiKey, hash_of, key_text, new_secret
 from duetime.domain.call_steps import Transition
+from duetime.domain.principals import Role
 from duetime.domain.service_calls import ServiceCall
 from duetime.runtime.clock import SystemClock
 from duetime.stores.backends.dynamodb.url import default_calls_table_name
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.calls import ApplyStatus
+from scripts.aws_local import ROOT
 from tests.aws.permissions import Permission, permissions_for
 from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Forward
 from tests.support.runtime_api import LambdaFunction
 
 Event = dict[str, Any]
+KEY_SECRET = new_secret(b"s" * SECRET_BYTES)
+KEY = ApiKey(
+    key_id="k1",
+    tenant_id="default",
+    role=Role.ADMIN,
+    secret_hash=hash_of(KEY_SECRET),
+    created_at=datetime(2026, 1, 1, tzinfo=UTC),
+)
+"""The API key of the requests in ``events/``, which the table of an account has."""
 PATIENCE_SECONDS = 180
 """Nothing takes that long; a machine may be busy."""
 LoadEvent = Callable[[str], Event]
 """Gives an event of ``events/`` by its name."""
+
+
+def read_event(name: str) -> Event:
+    """An event of ``events/`` by its name. Requests have the key that is in an account's table."""
+    event: Event = json.loads((ROOT / "events" / f"{name}.json").read_text())
+    if "authorization" in event.get("headers", {}):
+        event["headers"]["authorization"] = f"Bearer {key_text(KEY.key_id, KEY_SECRET)}"
+    return event
 
 
 @dataclass(frozen=True)

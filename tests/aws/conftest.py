@@ -13,7 +13,7 @@ import pytest
 from duetime.runtime.clock import SystemClock
 from duetime.stores.core.store import CoreStore
 from scripts.aws_local import ROOT, build
-from tests.aws.application import PATIENCE_SECONDS, Account, Event, Template
+from tests.aws.application import KEY, PATIENCE_SECONDS, Account, Event, Template, read_event
 from tests.support.dynamodb import dynamodb_store
 from tests.support.dynamodb_proxy import running_proxy
 from tests.support.tools import tool_program
@@ -38,17 +38,14 @@ def built() -> Path:
 
 @pytest.fixture(scope="session")
 def load_event() -> Callable[[str], Event]:
-    """An event of ``events/`` by its name."""
-
-    def load(name: str) -> Event:
-        event: Event = json.loads((ROOT / "events" / f"{name}.json").read_text())
-        return event
-
-    return load
+    return read_event
 
 
 @pytest.fixture
-def account(template: Template, built: Path, ministack_url: str, timers_table: str) -> Iterator[Account]:
+def account(
+    template: Template, built: Path, ministack_url: str, ministack_client: Any, timers_table: str
+) -> Iterator[Account]:
+    assert dynamodb_store(ministack_client, timers_table).catalogue.create_api_key(KEY)
     with running_proxy(ministack_url) as proxy:
         yield Account(template, built, timers_table, proxy)
 

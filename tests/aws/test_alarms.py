@@ -20,7 +20,7 @@ from tests.support.clock import FakeClock
 from tests.support.metrics import make_snapshot
 from tests.support.outbox import FakeOutbox
 
-FUNCTIONS = {"Authorizer", "TimersApi", "ServiceCallsApi", "Poller", "Outbox"}
+FUNCTIONS = {"TimersApi", "ServiceCallsApi", "Poller", "Outbox"}
 # As AWS documents them, by namespace: the metrics that are used here, and the dimension that they have.
 AWS_METRICS = {
     "AWS/Lambda": ({"Errors", "Throttles", "ConcurrentExecutions", "IteratorAge"}, "FunctionName"),

@@ -1,6 +1,6 @@
 """End to end on the emulator: `sam build`, `sam deploy`, a timer through the HTTP API, fired by the scheduled poller.
 
-The emulator runs the authorizer and checks IAM policies, so what is missing from a function's policy fails here. It
+The emulator checks IAM policies, so what is missing from a function's policy fails here. It
 starts what is scheduled after a minute: these tests are slow.
 """
 
@@ -36,7 +36,7 @@ POLLER_STARTS_SECONDS = 100.0
 def deployment(built: Path) -> Iterator[Deployment]:
     """Two shards to a poller: the namespace of four takes two, one of them started by the other."""
     with running_ministack(checks_permissions=True) as endpoint_url:
-        yield deploy(built, endpoint_url, ShardsPerPoller="2", DefaultNumShards="4", AuthorizerTtlSeconds="1")
+        yield deploy(built, endpoint_url, ShardsPerPoller="2", DefaultNumShards="4", AuthCacheSeconds="1")
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,21 @@ def test_only_good_keys_get_in(deployment: Deployment, key: str) -> None:
     wrong = key_text(key_id, new_secret(bytes(SECRET_BYTES)))
     answers = [request(deployment, "GET", "/v1/namespaces", key=each) for each in (None, "nonsense", wrong, key)]
 
-    # Without the header the gateway answers by itself; what the authorizer refuses is a 403 of the gateway's.
-    assert [answer.status for answer in answers] == [401, 403, 403, 200]
+    assert [answer.status for answer in answers] == [401, 401, 401, 200]
+    assert {answer.json()["code"] for answer in answers[:3]} == {"unauthenticated"}
+
+
+def test_what_there_is_not_is_a_problem_as_on_one_machine(deployment: Deployment, key: str) -> None:
+    absent = request(deployment, "GET", "/v1/nothing", key=key)
+    wrong = request(deployment, "DELETE", "/v1/namespaces", key=key)
+    calls = request(deployment, "DELETE", "/v1/tenants/default/service-calls", key=key)
+
+    assert [(each.status, each.json()["code"]) for each in (absent, wrong, calls)] == [
+        (404, "route_not_found"),
+        (405, "method_not_allowed"),
+        (405, "method_not_allowed"),
+    ]
+    assert request(deployment, "HEAD", "/v1/namespaces", key=key) == Answer(200, "")
 
 
 def test_public_routes_need_no_key(deployment: Deployment) -> None:
@@ -96,8 +109,8 @@ def test_a_key_acts_for_its_tenant_and_role(deployment: Deployment, key: str) ->
     assert (refused.status, refused.json()["code"]) == (403, "forbidden")
     assert request(deployment, "GET", "/v1/tenants/other/api-keys", key=key).status == 404
     assert request(deployment, "DELETE", f"/v1/tenants/default/api-keys/{made.json()['id']}", key=key).status == 204
-    # The gateway keeps the authorizer's answer (AuthorizerTtlSeconds, 1 here), so for that long it works on.
-    _wait_until(lambda: request(deployment, "GET", "/v1/namespaces", key=reader).status == 403)
+    # A function caches it (AuthCacheSeconds, 1 here), so for that long it works on.
+    _wait_until(lambda: request(deployment, "GET", "/v1/namespaces", key=reader).status == 401)
 
 
 def test_timers_made_through_the_api_are_fired_by_scheduled_pollers(deployment: Deployment, key: str) -> None:

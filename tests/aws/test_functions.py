@@ -57,43 +57,49 @@ def test_the_timers_api_stores_the_timer_of_a_real_event(account: Account, load_
     assert json.loads(function.log[-1])["action"] == "request.served"
 
 
-def test_the_timers_api_serves_nobody_whom_no_authorizer_has_let_in(account: Account, load_event: LoadEvent) -> None:
-    event = load_event("timers_api")
-    del event["requestContext"]["authorizer"]
-    with account.running("TimersApi") as function:
+@pytest.mark.parametrize("name", ["timers_api", "service_calls_api"])
+def test_a_function_answers_as_the_local_server_whatever_is_asked(
+    account: Account, load_event: LoadEvent, name: str
+) -> None:
+    """The gateway hands on all requests, so that no answer is its own."""
+    event = load_event(name)
+    path = event["rawPath"]
+    function_name = "TimersApi" if name == "timers_api" else "ServiceCallsApi"
+    with account.running(function_name) as function:
         api = Api(function, event)
-        status, body = api.call("GET", "/v1/namespaces")
-        health = api.call("GET", "/health")[0]
+        answers = [api.call(*request) for request in (("DELETE", path), ("GET", "/v1/nothing"), ("OPTIONS", path))]
+        function.invoke(event)
+        head, read = api.call("HEAD", path), api.call("GET", path)
+        event["headers"]["authorization"] = "Bearer nonsense"
+        refused = [Api(function, event).call("GET", path)]
+        del event["headers"]["authorization"]
+        refused.append(Api(function, event).call("GET", path))
 
-    assert (status, json.loads(body)["code"], health) == (401, "unauthenticated", 200)
+    codes = [(status, body and json.loads(body)["code"]) for status, body in answers]
+    assert codes == [(405, "method_not_allowed"), (404, "route_not_found"), (204, "")]
+    assert head == (read[0], "")
+    assert [(status, json.loads(body)["code"]) for status, body in refused] == [(401, "unauthenticated")] * 2
 
 
-def test_the_authorizer_lets_in_whom_the_timers_api_then_serves(
-    account: Account, template: Template, load_event: LoadEvent, ministack_client: Any, timers_table: str
+def test_a_key_acts_for_its_tenant_and_role_and_is_in_no_log(
+    account: Account, load_event: LoadEvent, ministack_client: Any, timers_table: str
 ) -> None:
     store, now = dynamodb_store(ministack_client, timers_table), SystemClock().now()
-    created = create_key(store, key_id="k1", tenant_id="acme", role=Role.READER, name="", expires_at=None, now=now)
-    event = load_event("authorizer")
-    account.used.clear()
-    with account.running("Authorizer") as function:
-        refused = function.invoke(event)
-        event["headers"]["authorization"] = f"Bearer {created.text}"
-        admitted = function.invoke(event)
+    created = create_key(store, key_id="k2", tenant_id="acme", role=Role.READER, name="", expires_at=None, now=now)
+    event = load_event("timers_api")
+    event["headers"]["authorization"] = f"Bearer {created.text}"
+    with account.running("TimersApi") as function:
+        api = Api(function, event)
+        statuses = [
+            api.call("GET", "/v1/namespaces")[0],
+            api.call("PUT", "/v1/namespaces/mine")[0],
+            api.call("GET", "/v1/tenants/default/event-webhook/deliveries")[0],
+        ]
         log = "".join(function.log)
 
-    assert refused == {"isAuthorized": False}
-    assert admitted == {
-        "isAuthorized": True,
-        "context": {"tenantId": "acme", "role": "reader", "keyId": created.key.key_id},
-    }
-    assert account.used == permissions_of(template.of_type("AWS::IAM::Role")["AuthorizerRole"])
+    assert statuses == [200, 403, 404]
     assert created.text.split("_")[2][:20] not in log
-    request = load_event("timers_api")
-    request["requestContext"]["authorizer"] = {"lambda": admitted["context"]}
-    with account.running("TimersApi") as function:
-        api = Api(function, request)
-        assert api.call("GET", "/v1/namespaces")[0] == 200
-        assert api.call("PUT", "/v1/namespaces/mine")[0] == 403
+    assert created.key.key_id in log
 
 
 def fail_timers(store: CoreStore, *timer_ids: str) -> None:

@@ -18,10 +18,6 @@ EVENT_BUS = "arn:${AWS::Partition}:events:${AWS::Region}:${AWS::AccountId}:event
 LOG_ACTIONS = {"logs:CreateLogStream", "logs:PutLogEvents"}
 
 PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
-    "AuthorizerRole": [
-        ({"dynamodb:GetItem"}, TABLE),
-        (LOG_ACTIONS, {"Fn::GetAtt": ["AuthorizerLogs", "Arn"]}),
-    ],
     "TimersApiRole": [
         (
             {

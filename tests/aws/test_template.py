@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from duetime.api.documents.openapi import openapi_document
 from duetime.api.http.batches import MAX_BATCH_ITEMS
 from duetime.api.http.parsing import MAX_BATCH_BYTES
-from duetime.api.routes import all_routes
+from duetime.api.routes import all_routes, call_routes
 from duetime.cli.app import app
 from duetime.cli.cost import counts
 from duetime.delivery.egress import PUBLIC_ONLY
@@ -44,8 +43,6 @@ from tests.support.dynamodb import item_of
 TABLES: dict[str, Define] = {"Timers": table_definition, "ServiceCalls": calls_table_definition}
 SECRETS_KEY = {"Fn::GetAtt": ["SecretsKey", "Arn"]}
 CALLS_STREAM = {"Fn::GetAtt": ["ServiceCalls", "StreamArn"]}
-
-DOCUMENT = openapi_document(all_routes())
 
 
 def _by_name(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -128,43 +125,41 @@ def test_callbacks_go_to_public_addresses_alone_unless_a_parameter_says_otherwis
         assert settings.egress_policy() == PUBLIC_ONLY
 
 
-def test_the_routes_are_those_of_the_api(template: Template) -> None:
+def test_a_request_goes_to_the_function_that_serves_it(template: Template) -> None:
+    """The gateway takes the most specific route, and the default one for all else."""
     (api,) = template.of_type("AWS::ApiGatewayV2::Api").values()
-    routed = {(method, path) for path, operations in api["Body"]["paths"].items() for method in operations}
-    documented = {(method, path) for path, operations in DOCUMENT["paths"].items() for method in operations}
+    routes = {path: operations["x-amazon-apigateway-any-method"] for path, operations in api["Body"]["paths"].items()}
+    served_by = {
+        path: re.findall(r"\$\{(\w+)\.Arn\}", operation["x-amazon-apigateway-integration"]["uri"]["Fn::Sub"])
+        for path, operation in routes.items()
+    }
+    assert served_by.pop("$default") == ["TimersApi"]
 
-    assert routed == {route for route in documented if route[0] in ("get", "put", "post", "patch", "delete")}
-
-
-def test_every_route_asks_for_a_key_unless_it_is_public(template: Template) -> None:
-    (api,) = template.of_type("AWS::ApiGatewayV2::Api").values()
-    documented = DOCUMENT["paths"]
-    for path, operations in api["Body"]["paths"].items():
-        for method, operation in operations.items():
-            is_public = "security" not in documented[path][method]
-            assert operation["security"] == [{"NONE" if is_public else "ApiKeys": []}], path
-
-
-def test_the_authorizer_is_asked_with_the_header_and_its_answer_is_kept_as_the_parameter_says(
-    template: Template,
-) -> None:
-    (api,) = template.of_type("AWS::ApiGatewayV2::Api").values()
-    ((name, scheme),) = api["Body"]["components"]["securitySchemes"].items()
-    about = scheme["x-amazon-apigateway-authorizer"]
-
-    assert name == "ApiKeys"
-    assert about["identitySource"] == ["$request.header.Authorization"]
-    assert about["authorizerResultTtlInSeconds"] == {"Ref": "AuthorizerTtlSeconds"}
-    assert (about["authorizerPayloadFormatVersion"], about["enableSimpleResponses"]) == ("2.0", True)
-    assert template.source["Parameters"]["AuthorizerTtlSeconds"]["Default"] <= 60
+    patterns = [re.sub(r"\{proxy\+\}", ".+", re.sub(r"\{\w+\}", "[^/]+", path)) for path in served_by]
+    calls = {route.path for route in call_routes()}
+    for route in all_routes():
+        goes_to_calls = any(re.fullmatch(pattern, route.path) for pattern in patterns)
+        assert goes_to_calls == (route.path in calls), route.path
+    assert set(map(tuple, served_by.values())) == {("ServiceCallsApi",)}
+    assert not any("security" in operation for operation in routes.values())
 
 
-def test_the_access_log_says_who_and_never_with_what(template: Template) -> None:
+def test_the_gateway_may_invoke_a_function_by_any_of_its_routes(template: Template) -> None:
+    """A function's policy has at most 20 KB, so that a permission for each route would be too many."""
+    given = [
+        permission["SourceArn"]["Fn::Sub"][0].partition("/${__Stage__}/")[2]
+        for permission in template.of_type("AWS::Lambda::Permission").values()
+        if permission["Principal"] == "apigateway.amazonaws.com"
+    ]
+
+    assert sorted(given) == ["*", "*/v1/tenants/*/service-calls", "*/v1/tenants/*/service-calls/*"]
+
+
+def test_the_access_log_never_says_with_what(template: Template) -> None:
     (stage,) = template.of_type("AWS::ApiGatewayV2::Stage").values()
     fields = set(re.findall(r"\$context\.([A-Za-z.]+)", stage["AccessLogSettings"]["Format"]))
 
-    assert {"authorizer.tenantId", "authorizer.keyId"} <= fields
-    assert fields <= {
+    assert fields == {
         "requestTime",
         "requestId",
         "routeKey",
@@ -173,12 +168,10 @@ def test_the_access_log_says_who_and_never_with_what(template: Template) -> None
         "responseLength",
         "identity.sourceIp",
         "error.message",
-        "authorizer.tenantId",
-        "authorizer.keyId",
     }
 
 
-@pytest.mark.parametrize("function", ["Authorizer", "TimersApi", "ServiceCallsApi", "Poller"])
+@pytest.mark.parametrize("function", ["TimersApi", "ServiceCallsApi", "Poller"])
 def test_a_function_of_the_api_can_be_kept_from_taking_the_pollers_concurrency(
     template: Template, function: str
 ) -> None:
@@ -348,6 +341,6 @@ def test_the_bill_has_the_defaults_of_the_parameters(template: Template) -> None
     assert options["retention_days"] * 86_400 == parameters["FiredRetentionSeconds"]
     assert parameters["OutboxMemoryMb"] == counts.OUTBOX_MEMORY_MB
     assert parameters["ShardsPerPoller"] == counts.SHARDS_PER_POLLER
-    assert parameters["AuthorizerTtlSeconds"] == counts.AUTHORIZER_TTL_SECONDS
+    assert parameters["AuthCacheSeconds"] == counts.KEY_CACHED_SECONDS
     assert Life.of(parameters["PollerTimeoutSeconds"], 0.0, settings).planned_end == counts.POLLER_LIFE_SECONDS
     assert (MAX_BATCH_ITEMS, MAX_BATCH_BYTES) == (counts.MAX_BATCH_TIMERS, counts.MAX_BATCH_BYTES)

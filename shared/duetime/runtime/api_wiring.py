@@ -1,7 +1,7 @@
 """The API put together: all of it for the local server, and a part for each Lambda function.
 
-Imports are local to the functions that need them, since what is imported is cold start: the authorizer needs no
-routes, and the timers API nothing of service calls.
+Imports are local to the functions that need them, since what is imported is cold start: the timers API needs nothing
+of service calls.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from duetime.domain.timers import Timer
 from duetime.runtime.ids import new_id
 from duetime.runtime.logs import log_context
 from duetime.runtime.settings import (
-    AuthorizerSettings,
     LocalSettings,
     ServiceCallsApiSettings,
     TimersApiSettings,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from duetime.api.http.request import Request
     from duetime.delivery.encryption import SecretBox
     from duetime.domain.principals import Principal
-    from duetime.runtime.authorizer_function import Authorizer
     from duetime.stores.port.calls import CallStore
 
 
@@ -108,7 +106,7 @@ def key_authenticator(store: Store, settings: LocalSettings, clock: Clock) -> Ke
     )
 
 
-# -- Lambda functions: settings from the environment. They serve nobody whom no authorizer has let in. ---------------
+# -- Lambda functions: settings from the environment. They serve nobody without an API key. ------------------------
 
 
 def timers_api_function() -> Handler:
@@ -130,30 +128,17 @@ def service_calls_api_function() -> Handler:
 
 
 def _context_on_lambda(settings: TimersApiSettings | ServiceCallsApiSettings) -> ApiContext:
-    from duetime.api.http.authentication import principal_of_authorizer
+    from duetime.api.http.authentication import KeyAuthenticator
     from duetime.stores.open import open_store
 
     log_to_lambda(settings)
     store = open_store(settings.store)
+    clock = store_clock(store)
     return api_context(
         store,
         settings,
-        store_clock(store),
+        clock,
         secret_box=make_secret_box(settings),
-        authenticate=principal_of_authorizer,
+        authenticate=KeyAuthenticator(store.catalogue, clock, cache_seconds=settings.auth_cache_seconds),
         keeps_time=True,
     )
-
-
-def authorizer_function() -> Authorizer:
-    """The authorizer of both."""
-    from duetime.api.http.authentication import KeyAuthenticator
-    from duetime.runtime.authorizer_function import Authorizer
-    from duetime.stores.open import open_store
-
-    settings = load_settings(AuthorizerSettings)
-    log_to_lambda(settings)
-    # The gateway keeps answers; kept here as well, a deleted key would work on for the sum of both times.
-    store = open_store(settings.store)
-    clock = store_clock(store)
-    return Authorizer(KeyAuthenticator(store.catalogue, clock, cache_seconds=0), keep_time=clock.keep)

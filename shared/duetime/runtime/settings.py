@@ -27,6 +27,7 @@ from duetime.runtime.tuning import (
     AnyCase,
     ApiTuning,
     EngineTuning,
+    KeyTuning,
     LambdaSettings,
     LocalEgressSettings,
     LocalEvents,
@@ -45,16 +46,12 @@ ENV_PREFIX = "DUETIME_"
 MAX_SHARDS_PER_POLLER = 4096
 
 
-class TimersApiSettings(LambdaSettings, ApiTuning):
+class TimersApiSettings(LambdaSettings, KeyTuning, ApiTuning):
     """The timers API on Lambda."""
 
 
-class ServiceCallsApiSettings(LambdaSettings, ApiTuning):
+class ServiceCallsApiSettings(LambdaSettings, KeyTuning, ApiTuning):
     """The API of service calls on Lambda."""
-
-
-class AuthorizerSettings(LambdaSettings):
-    """The authorizer of the HTTP API on Lambda."""
 
 
 class PollerSettings(LambdaSettings, EngineTuning):
@@ -127,7 +124,7 @@ def _check_start(text: str) -> str:
 
 
 class LocalSettings(
-    LocalEgressSettings, EngineTuning, ApiTuning, LocalEvents, LocalHttp, RelayTuning, LocalKeySettings
+    LocalEgressSettings, EngineTuning, KeyTuning, ApiTuning, LocalEvents, LocalHttp, RelayTuning, LocalKeySettings
 ):
     """``duetime serve``."""
 
@@ -135,13 +132,6 @@ class LocalSettings(
     port: int = Field(8080, ge=0, le=65_535, description="Port to listen on; 0: a free one.")
     workers: int = Field(1, ge=1, le=64, description="Pollers, one process each. They share the shards.")
     auth: bool = Field(False, description="Require an API key. `duetime keys create --store` creates the first one.")
-    auth_cache_seconds: float = Field(
-        5.0,
-        ge=0,
-        le=300,
-        allow_inf_nan=False,
-        description="How long a valid API key is cached. A deleted key works at most this long.",
-    )
     open_to_network: bool = Field(
         False,
         description="Allow an address that other machines can reach although no API key is required.",
@@ -192,7 +182,6 @@ ENTRY_POINTS: tuple[type[Settings], ...] = (
     ServiceCallsApiSettings,
     PollerSettings,
     OutboxSettings,
-    AuthorizerSettings,
 )
 
 S = TypeVar("S", bound=Settings)

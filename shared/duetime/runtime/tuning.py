@@ -220,6 +220,18 @@ class ExecutionTuning(CallTuning, RedactionTuning):
         )
 
 
+class KeyTuning(StoreSettings):
+    """Settings of every entry point that checks API keys."""
+
+    auth_cache_seconds: float = Field(
+        5.0,
+        ge=0,
+        le=300,
+        allow_inf_nan=False,
+        description="How long a valid API key is cached. A deleted key works at most this long.",
+    )
+
+
 class ApiTuning(KeySettings, EgressSettings, TimerTuning, CallTuning, RedactionTuning):
     """Settings of every entry point with the API."""
 

@@ -69,15 +69,15 @@ def test_a_million_timers_created_one_by_one(cost: Cost) -> None:
     assert quantities(bill) == pytest.approx(
         {
             "HTTP API: creates": 1.0,
-            "API and authorizer: requests": 1.0876,  # every 30 s of 730 h the authorizer
-            "API and authorizer: time": 1.0876 * 0.015 * 1,
+            "API: requests": 1.0,
+            "API: time": 0.015 * 1,
             "poller: requests": 0.0438 + 2.628 / 740,
             "poller: time": (0.0438 * 0.15 + 2.628 * 745 / 740) * 0.5,
             "outbox: requests": 0.0438,
             "outbox: time": 0.0438 * 0.2 * 0.5,
             "timers: written": 4.0,
             "leases: written": 16 * 0.283 * 2.628,
-            "timers: read": 2 + 700 / 4096 + 1,
+            "timers: read": 2 + 700 / 4096 + 1 + 0.5256 * 0.5,  # a key every 5 s of 730 h
             "polls: read": (16 * (1.25 + 1 / 60 + 2 * 5 / 740) + 2) * 2.628,
             "tables: storage": (1600 * 24 + 950 * 168) / 730 * 1e6 / 2**30,
             "tables: point-in-time recovery": (1600 * 24 + 950 * 168) / 730 * 1e6 / 2**30,
@@ -122,8 +122,8 @@ def test_metrics_are_charged_by_the_hours_that_have_data(cost: Cost) -> None:
 
 def test_what_is_free_goes_to_the_first_lines(cost: Cost) -> None:
     bill = cost("--free-tier")
-    assert usd(bill)["API and authorizer: time"] == 0
-    assert usd(bill)["poller: time"] == pytest.approx((1.326165 - (0.4 - 1.0876 * 0.015)) * 13.3334, abs=1e-3)
+    assert usd(bill)["API: time"] == 0
+    assert usd(bill)["poller: time"] == pytest.approx((1.326165 - (0.4 - 0.015)) * 13.3334, abs=1e-3)
     assert usd(bill)["dashboard"] == 0
 
 

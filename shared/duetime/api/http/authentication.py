@@ -1,7 +1,4 @@
-"""Who makes a request: the check of API keys, the same behind ``duetime serve --auth`` and in the Lambda authorizer.
-
-Imports little: the authorizer on Lambda needs neither the routes nor pydantic's models.
-"""
+"""Who makes a request: the check of API keys, the same behind ``duetime serve --auth`` and on Lambda."""
 
 from __future__ import annotations
 
@@ -18,8 +15,7 @@ from duetime.api.http.request import Request
 from duetime.domain.api_keys import KEY_PREFIX, ApiKey, parse_key
 from duetime.domain.clock import Clock
 from duetime.domain.errors import InvalidInput
-from duetime.domain.principals import Principal, Role
-from duetime.domain.tenants import check_tenant
+from duetime.domain.principals import Principal
 
 MAX_CACHED_KEYS = 10_000
 MAX_HEADER_CHARACTERS = 512
@@ -97,20 +93,6 @@ class KeyAuthenticator:
                 return checked.key
             del self._checked[digest]
             return None
-
-
-def principal_of_authorizer(request: Request) -> Principal:
-    """The principal that the Lambda authorizer found. Raises ``Unauthenticated`` when none was asked."""
-    said = request.authorizer
-    try:
-        return Principal(check_tenant(said["tenantId"]), Role(said["role"]), str(said["keyId"]))
-    except (KeyError, TypeError, ValueError):
-        raise _refused("no_authorizer", "no authorizer has checked this request", was_given=False) from None
-
-
-def authorizer_context(principal: Principal) -> dict[str, str]:
-    """What the Lambda authorizer tells the functions behind it."""
-    return {"tenantId": principal.tenant_id, "role": principal.role.value, "keyId": principal.key_id}
 
 
 def refuse_key_in_query(request: Request) -> None:

@@ -27,9 +27,8 @@ _JSON_TYPE = re.compile(
 class Request:
     """``path`` is decoded and without the stage; ``query`` is raw; header names are in lower case.
 
-    ``request_id`` is the caller's ``X-Request-Id`` when it is a sane one, else the gateway's. ``authorizer`` is what
-    a Lambda authorizer in front of the function said, empty when there is none. ``principal`` is set before an
-    endpoint sees the request; None in open mode, in which everything is allowed.
+    ``request_id`` is the caller's ``X-Request-Id`` when it is a sane one, else the gateway's. ``principal``
+    is set before an endpoint sees the request; None in open mode, in which everything is allowed.
     """
 
     method: str
@@ -39,7 +38,6 @@ class Request:
     request_id: str
     body: str
     body_is_base64: bool
-    authorizer: Mapping[str, Any] = field(default_factory=dict)
     principal: Principal | None = None
 
     def header(self, name: str) -> str | None:
@@ -96,7 +94,6 @@ def read_request(event: Mapping[str, Any], *, new_id: Callable[[], str]) -> Requ
         request_id=asked_id if is_sane else context.get("requestId") or new_id(),
         body=event.get("body") or "",
         body_is_base64=bool(event.get("isBase64Encoded")),
-        authorizer=(context.get("authorizer") or {}).get("lambda") or {},
     )
 
 

@@ -26,6 +26,8 @@ LONE_READS: Final = 2
 are due together share them."""
 API_READ_UNITS: Final = 1
 """Of a request that creates."""
+KEY_READ_UNITS: Final = 0.5
+"""Of an API key that is not cached."""
 REQUEST_BYTES: Final = 700
 """A timer in a request that creates, without its payload; headers included. Assumed: clients differ."""
 HTTP_API_CHUNK_BYTES: Final = 512 * _KILOBYTE
@@ -36,7 +38,7 @@ MAX_BATCH_TIMERS: Final = 500
 
 # -- the functions -------------------------------------------------------------------------------------------------
 
-AUTHORIZER_TTL_SECONDS: Final = 30
+KEY_CACHED_SECONDS: Final = 5
 SHARDS_PER_POLLER: Final = 64
 TICKS_PER_MINUTE: Final = 1
 """Starts of the watchdog, which looks at all shards."""

@@ -93,10 +93,8 @@ def _api(workload: Workload) -> Charges:
     yield Charge(
         "HTTP API: creates", "httpApiRequests", requests * ceil(body / counts.HTTP_API_CHUNK_BYTES) / MILLION
     )
-    # The gateway asks the authorizer once in a while, for each key.
-    served = requests + min(requests, workload.active_seconds / counts.AUTHORIZER_TTL_SECONDS)
-    seconds = served * workload.api_milliseconds / 1000
-    yield from _function("API and authorizer", served, seconds, workload.api_memory_mb)
+    seconds = requests * workload.api_milliseconds / 1000
+    yield from _function("API", requests, seconds, workload.api_memory_mb)
 
 
 def _lambda_pollers(workload: Workload) -> Charges:
@@ -110,6 +108,8 @@ def _units(workload: Workload, polling: Polling, pollers: int) -> Charges:
     writes = workload.timers_per_month * sum(counts.write_units(workload.payload_bytes))
     reads = workload.timers_per_month * counts.read_units(workload.payload_bytes)
     reads += workload.requests * counts.API_READ_UNITS
+    # One key, in one execution environment.
+    reads += min(workload.requests, workload.active_seconds / counts.KEY_CACHED_SECONDS) * counts.KEY_READ_UNITS
     idle_writes = workload.shards * polling.writes_per_shard + pollers * polling.writes
     idle_reads = workload.shards * polling.reads_per_shard + pollers * polling.reads
     if workload.is_provisioned:
