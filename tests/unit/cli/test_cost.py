@@ -83,7 +83,7 @@ def test_a_million_timers_created_one_by_one(cost: Cost) -> None:
             "tables: point-in-time recovery": (1600 * 24 + 950 * 168) / 730 * 1e6 / 2**30,
             "logs": (1200e6 + 35 * 2_628_000) / 2**30,
             "metrics": 2 + 5,
-            "alarms": 26,
+            "alarms": 24,
             "alarms in periods of seconds": 1,
             "dashboard": 1,
             "key of signing secrets": 1,

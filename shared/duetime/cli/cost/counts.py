@@ -81,7 +81,7 @@ ON_LAMBDA: Final = Polling(
 METRICS_OF_IDLE_POLLERS: Final = 1
 METRICS_OF_FIRING: Final = 5
 METRICS_OF_OUTBOX: Final = 1
-ALARMED_METRICS: Final = 26
+ALARMED_METRICS: Final = 24
 ALARMED_METRICS_OF_SECONDS: Final = 1
 LOG_BYTES_PER_POLLER_SECOND: Final = 35
 """The metrics of an idle poller, which are a line of its log."""
