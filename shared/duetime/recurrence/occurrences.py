@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final, Protocol
 from zoneinfo import ZoneInfo
 
 from duetime.domain.errors import InvalidInput
+from duetime.domain.schedules import Occurrence
 from duetime.domain.times import MAX_INSTANT, MILLISECOND, MIN_INSTANT
 from duetime.recurrence import zones
 from duetime.recurrence.cron_calendar import CronCalendar
@@ -16,7 +18,7 @@ from duetime.recurrence.every import Every, check_interval, is_rate, rate_ms
 from duetime.recurrence.exclusions import Exclusions
 from duetime.recurrence.local_time import ZonedCalendar
 from duetime.recurrence.rrule_text import read_rrule
-from duetime.recurrence.spec import MAX_CRON, MAX_RRULE, MAX_WINDOW_MS, SEARCHED_YEARS, Dst, Occurrence, TimingSpec
+from duetime.recurrence.spec import MAX_CRON, MAX_RRULE, MAX_WINDOW_MS, SEARCHED_YEARS, Dst, TimingSpec
 from duetime.recurrence.spreading import Spread
 
 _CACHED: Final = 4096
@@ -64,6 +66,13 @@ class Recurrence:
         """Return the last scheduled time before ``instant``; None as in ``next_after``."""
         instant = min(instant, self._end + MILLISECOND)
         return _first(self._walk([each.previous_before for each in self._sources], instant, forwards=False))
+
+    def due_by(self, instant: datetime, schedule_id: str) -> datetime | None:
+        """Return the last scheduled time that is due at ``instant`` or earlier; None as in ``next_after``."""
+        at = self.previous_before(instant - self._spread.least_delay(schedule_id) + MILLISECOND)
+        # Jitter ends before the next occurrence, so it holds back but one.
+        is_due = at is None or self.due_at(at, schedule_id) <= instant
+        return at if is_due or at is None else self.previous_before(at)
 
     def due_at(self, scheduled_at: datetime, schedule_id: str) -> datetime:
         """Return when an occurrence is to fire: the same for each call, and always before the next one's."""
@@ -128,6 +137,26 @@ class Recurrence:
                         steps += abs(following - instant).days // STEP_DAYS
             if steps > MAX_STEPS or (since is not None and abs(at - since) > _SEARCHED):
                 raise _TooManySteps
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleOccurrences:
+    """The occurrences of one schedule (``domain.schedules.Occurrences``)."""
+
+    recurrence: Recurrence
+    schedule_id: str
+
+    def after(self, scheduled_at: datetime) -> Occurrence | None:
+        return self._occurrence(self.recurrence.next_after(scheduled_at))
+
+    def before(self, scheduled_at: datetime) -> Occurrence | None:
+        return self._occurrence(self.recurrence.previous_before(scheduled_at))
+
+    def due_by(self, instant: datetime) -> Occurrence | None:
+        return self._occurrence(self.recurrence.due_by(instant, self.schedule_id))
+
+    def _occurrence(self, at: datetime | None) -> Occurrence | None:
+        return None if at is None else Occurrence(at, self.recurrence.due_at(at, self.schedule_id))
 
 
 class _TooManySteps(Exception):

@@ -57,11 +57,3 @@ class TimingSpec:
     exclude: tuple[str, ...] = ()
     jitter_ms: int = 0
     window_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Occurrence:
-    """``scheduled_at`` is by the schedule; ``due_at`` is that, delayed by its spread."""
-
-    scheduled_at: datetime
-    due_at: datetime

@@ -21,14 +21,16 @@ class Spread:
     def due_at(self, scheduled_at: datetime, following: datetime | None, schedule_id: str) -> datetime:
         """``following`` is the next scheduled time; None: there is none."""
         delay_ms = 0
-        if self.window_ms:
-            delay_ms += _hash(schedule_id) % self.window_ms
         if self.jitter_ms:
             most = self.jitter_ms
             if following is not None:
                 most = min(most, (following - scheduled_at) // MILLISECOND)
-            delay_ms += _hash(f"{to_milliseconds(scheduled_at)} {schedule_id}") % most
-        return scheduled_at + delay_ms * MILLISECOND
+            delay_ms = _hash(f"{to_milliseconds(scheduled_at)} {schedule_id}") % most
+        return scheduled_at + self.least_delay(schedule_id) + delay_ms * MILLISECOND
+
+    def least_delay(self, schedule_id: str) -> timedelta:
+        """Return the delay that all occurrences have."""
+        return (_hash(schedule_id) % self.window_ms if self.window_ms else 0) * MILLISECOND
 
 
 def _hash(text: str) -> int:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from duetime.domain.errors import InvalidInput
+from duetime.domain.schedules import Misfire, SchedulePolicy, fired, new_schedule, turn
 from duetime.domain.times import MAX_INSTANT
 from duetime.recurrence import zones
-from duetime.recurrence.occurrences import recurrence
+from duetime.recurrence.occurrences import ScheduleOccurrences, recurrence
 from duetime.recurrence.spec import Dst, TimingSpec
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -245,3 +246,30 @@ def test_jitter_differs_each_time_and_never_reaches_the_next_occurrence() -> Non
     assert due == sorted(set(due))
     assert len({each.due_at - each.scheduled_at for each in found}) > 150
     assert [minutes.due_at(each.scheduled_at, "a") for each in found] == due
+
+
+@pytest.mark.parametrize("spread", [{}, {"window_ms": 5_400_000}, {"jitter_ms": 600_000}])
+@pytest.mark.parametrize("schedule_id", ["a", "b"])
+def test_what_is_due_by_a_time_is_the_last_whose_delay_has_passed(spread: dict[str, int], schedule_id: str) -> None:
+    given = recurrence(TimingSpec(cron=("*/10 9-17 * * MON-FRI",), time_zone=BERLIN, **spread))  # type: ignore[arg-type]
+    found = given.occurrences(START, schedule_id=schedule_id, limit=300)
+
+    for minutes in range(1440, 6000, 7):
+        at = START + timedelta(minutes=minutes)
+        expected = max((each.scheduled_at for each in found if each.due_at <= at), default=None)
+        assert given.due_by(at, schedule_id) == expected
+
+
+def test_a_schedule_moves_through_an_outage_over_a_clock_change() -> None:
+    daily = ScheduleOccurrences(recurrence(TimingSpec(cron=("30 2 * * *",), time_zone=BERLIN)), "a")
+    schedule = new_schedule(SchedulePolicy(misfire=Misfire.LATEST), daily, after=datetime(2026, 3, 26, tzinfo=UTC))
+
+    found = turn(schedule, daily, now=datetime(2026, 3, 29, 12, tzinfo=UTC), is_open=False)
+
+    assert found.schedule.pending is not None
+    assert found.schedule.pending.scheduled_at == datetime(2026, 3, 29, 1, tzinfo=UTC)
+    assert found.missed is not None
+    assert found.missed.count == 3
+    following = fired(found.schedule, daily).pending
+    assert following is not None
+    assert following.scheduled_at == datetime(2026, 3, 30, 0, 30, tzinfo=UTC)

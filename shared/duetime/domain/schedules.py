@@ -1,0 +1,250 @@
+"""How a schedule moves from one occurrence to the next: what is fired, skipped or missed. Pure.
+
+Each function takes the schedule as it is stored and returns it as it is to be stored. The next occurrence is computed
+from the one before, never from the present time, which only decides what it is too late for. So a step that is
+repeated after a crash leads to the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final, Protocol
+
+GRACE: Final = timedelta(seconds=60)
+"""An occurrence is missed when it is later than this: less is what a busy poller or a deploy takes."""
+DEFAULT_CATCH_UP: Final = timedelta(hours=1)
+MAX_CAUGHT_UP: Final = 100
+MAX_COUNTED: Final = 1000
+"""A schedule by the second that was paused for a year has missed more than can be counted."""
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class Misfire(StrEnum):
+    """What is done with occurrences that were missed, by an outage or a pause."""
+
+    ALL = "all"
+    """Those of the last ``catch_up`` fire, the last ``MAX_CAUGHT_UP`` of them."""
+    LATEST = "latest"
+    """The last one that is due fires."""
+    SKIP = "skip"
+    """None fires."""
+
+
+class Overlap(StrEnum):
+    """What is done with an occurrence that is due while an earlier one is retried or in flight."""
+
+    ALLOW = "allow"
+    SKIP = "skip"
+    BUFFER_ONE = "bufferOne"
+    """One waits for the end of the earlier one: the last that came due, and those before it are missed."""
+
+
+class ScheduleEnd(StrEnum):
+    """Why a schedule has no occurrence any more."""
+
+    MAX_FIRINGS = "maxFirings"
+    NO_OCCURRENCE = "noOccurrence"
+    """None is left: ``endAt`` has passed, say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """``scheduled_at`` is by the schedule; ``due_at`` is that, delayed by its spread."""
+
+    scheduled_at: datetime
+    due_at: datetime
+
+
+class Occurrences(Protocol):
+    """The occurrences of one schedule. Both their times rise strictly."""
+
+    def after(self, scheduled_at: datetime) -> Occurrence | None:
+        """Return the first that is scheduled after this time."""
+        ...
+
+    def before(self, scheduled_at: datetime) -> Occurrence | None: ...
+
+    def due_by(self, instant: datetime) -> Occurrence | None:
+        """Return the last that is due at this time or earlier."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulePolicy:
+    misfire: Misfire = Misfire.ALL
+    catch_up: timedelta = DEFAULT_CATCH_UP
+    overlap: Overlap = Overlap.ALLOW
+    max_firings: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """``pending`` is the next occurrence; None when the schedule has ended, for the reason in ``end``.
+
+    ``passed_at``: what is scheduled at this time or earlier has fired, or will not. ``number`` counts occurrences and
+    spans of missed ones from 1, and is that of ``pending``. ``open_at`` is the scheduled time of the last occurrence
+    that goes on as a timer of its own (``detached``). With ``is_buffered`` ``pending`` waits for the end of that one.
+    """
+
+    policy: SchedulePolicy
+    passed_at: datetime
+    pending: Occurrence | None
+    number: int = 1
+    firings: int = 0
+    open_at: datetime | None = None
+    is_buffered: bool = False
+    end: ScheduleEnd | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Occurrences that will not fire, one line of the history: ``first`` to ``last`` by their scheduled times.
+
+    ``count`` is not more than ``MAX_COUNTED``: that many, or more.
+    """
+
+    number: int
+    first: datetime
+    last: datetime
+    count: int
+
+
+class Action(StrEnum):
+    FIRE = "fire"
+    SKIP = "skip"
+    """An earlier occurrence goes on: see ``skipped``."""
+    WAIT = "wait"
+    """Until ``pending`` is due, or with ``is_buffered`` until the earlier one ends."""
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What is to be done with ``schedule.pending``. ``missed`` has been passed on the way to it."""
+
+    action: Action
+    schedule: Schedule
+    missed: Missed | None = None
+
+
+def new_schedule(policy: SchedulePolicy, occurrences: Occurrences, *, after: datetime) -> Schedule:
+    """Return a schedule whose first occurrence is the first after ``after``."""
+    return retimed(Schedule(policy=policy, passed_at=after, pending=None), occurrences)
+
+
+def retimed(schedule: Schedule, occurrences: Occurrences, *, after: datetime | None = None) -> Schedule:
+    """Return the schedule with other occurrences: those of a change, ``after`` it, or of a new tzdata.
+
+    One that ended for want of occurrences may begin again. One that was fired as often as it may does not.
+    """
+    if schedule.end is ScheduleEnd.MAX_FIRINGS:
+        return schedule
+    passed_at = schedule.passed_at if after is None else max(schedule.passed_at, after)
+    pending = occurrences.after(passed_at)
+    end = ScheduleEnd.NO_OCCURRENCE if pending is None else None
+    return replace(schedule, passed_at=passed_at, pending=pending, is_buffered=False, end=end)
+
+
+def turn(schedule: Schedule, occurrences: Occurrences, *, now: datetime, is_open: bool) -> Turn:
+    """Decide what is done at ``now``. ``is_open``: the occurrence of ``open_at`` has not ended."""
+    if schedule.pending is None:
+        return Turn(Action.END, schedule)
+    if schedule.is_buffered and is_open:
+        return Turn(Action.WAIT, schedule)
+    missed = None
+    if schedule.is_buffered or now - schedule.pending.due_at > GRACE:
+        policy = replace(schedule.policy, misfire=Misfire.LATEST) if schedule.is_buffered else schedule.policy
+        kept = _first_kept(schedule.pending, policy, occurrences, now)
+        schedule, missed = _without_missed(schedule, schedule.pending, kept, occurrences, now)
+    pending = schedule.pending
+    if pending is None:
+        return Turn(Action.END, schedule, missed)
+    if pending.due_at > now:
+        return Turn(Action.WAIT, schedule, missed)
+    if is_open and schedule.policy.overlap is Overlap.SKIP:
+        return Turn(Action.SKIP, schedule, missed)
+    if is_open and schedule.policy.overlap is Overlap.BUFFER_ONE:
+        return Turn(Action.WAIT, replace(schedule, is_buffered=True), missed)
+    return Turn(Action.FIRE, schedule, missed)
+
+
+def fired(schedule: Schedule, occurrences: Occurrences) -> Schedule:
+    """Return the schedule after its pending occurrence has ended, delivered or failed for good."""
+    moved, most = replace(skipped(schedule, occurrences), firings=schedule.firings + 1), schedule.policy.max_firings
+    if most is None or moved.firings < most:
+        return moved
+    return replace(moved, pending=None, end=ScheduleEnd.MAX_FIRINGS)
+
+
+def detached(schedule: Schedule, occurrences: Occurrences) -> Schedule:
+    """Return the schedule after its pending occurrence has become a timer of its own: retried, or in flight for long.
+
+    It counts as fired.
+    """
+    assert schedule.pending is not None
+    return replace(fired(schedule, occurrences), open_at=schedule.pending.scheduled_at)
+
+
+def skipped(schedule: Schedule, occurrences: Occurrences) -> Schedule:
+    """Return the schedule with the occurrence after the pending one."""
+    assert schedule.pending is not None
+    return _moved(schedule, schedule.pending.scheduled_at, occurrences.after(schedule.pending.scheduled_at))
+
+
+def closed(schedule: Schedule, scheduled_at: datetime) -> Schedule:
+    """Return the schedule after the timer of an earlier occurrence has ended. What is buffered may fire."""
+    return replace(schedule, open_at=None) if schedule.open_at == scheduled_at else schedule
+
+
+def _moved(schedule: Schedule, passed_at: datetime, pending: Occurrence | None) -> Schedule:
+    return replace(
+        schedule,
+        passed_at=passed_at,
+        pending=pending,
+        number=schedule.number + 1,
+        is_buffered=False,
+        end=ScheduleEnd.NO_OCCURRENCE if pending is None else None,
+    )
+
+
+def _without_missed(
+    schedule: Schedule, pending: Occurrence, kept: Occurrence | None, occurrences: Occurrences, now: datetime
+) -> tuple[Schedule, Missed | None]:
+    """Move to ``kept``: None, since none is left, or not before ``pending``."""
+    if kept == pending:
+        return schedule, None
+    last, count = pending, 1
+    while count < MAX_COUNTED:
+        following = occurrences.after(last.scheduled_at)
+        if following is None or following == kept:
+            break
+        last, count = following, count + 1
+    else:
+        last = (occurrences.due_by(now) if kept is None else occurrences.before(kept.scheduled_at)) or last
+    moved = _moved(schedule, last.scheduled_at, kept)
+    return moved, Missed(schedule.number, pending.scheduled_at, last.scheduled_at, count)
+
+
+def _first_kept(
+    pending: Occurrence, policy: SchedulePolicy, occurrences: Occurrences, now: datetime
+) -> Occurrence | None:
+    """Return the first occurrence from ``pending`` on that is not missed: it fires, or is not due yet."""
+    latest = occurrences.due_by(now) or pending
+    if policy.misfire is Misfire.LATEST:
+        return latest
+    oldest = now - (max(policy.catch_up, GRACE) if policy.misfire is Misfire.ALL else GRACE)
+    if pending.due_at < oldest:
+        too_old = occurrences.due_by(oldest - _MILLISECOND) or pending
+        kept = occurrences.after(too_old.scheduled_at)
+        if kept is None:
+            return None
+    else:
+        kept = pending
+    bound = latest
+    for _ in range(MAX_CAUGHT_UP - 1):
+        if bound.scheduled_at <= kept.scheduled_at:
+            return kept
+        bound = occurrences.before(bound.scheduled_at) or kept
+    return bound
