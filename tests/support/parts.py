@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-PARTS = ("timers", "leases", "catalogue", "calls", "outbox", "transfer")
+PARTS = ("timers", "schedules", "leases", "catalogue", "calls", "outbox", "transfer")
 
 
 class Overlay:

@@ -34,7 +34,7 @@ def callback_for(timer: Timer, *, key: int, fired_at: datetime, signer: Signer |
     fired_at_member, timestamp, timestamp_line = _fired_at_parts(fired_at)
     payload = "null" if content.payload_json is None else content.payload_json
     text = (
-        f'{_namespace_member(timer.namespace)}"timerId":{_as_json(timer.timer_id)},'
+        f"{_namespace_member(timer.namespace)}{_identity(timer)},"
         f'"executeAt":"{format_instant(content.execute_at)}",{fired_at_member}'
         f'"attempt":{timer.attempts + 1},"payload":{payload}}}'
     )
@@ -68,6 +68,16 @@ def document_callback(timer: Timer, *, url: str, fired_at: datetime, signer: Sig
     if content.correlation_id is not None:
         headers += (f"x-correlation-id: {visible(content.correlation_id)}",)
     return Callback(key=0, url=url, headers=headers, body=body, timeout_seconds=content.callback_timeout_seconds)
+
+
+def _identity(timer: Timer) -> str:
+    """Return the members that name a timer, or the occurrence of a schedule."""
+    schedule = timer.schedule
+    if schedule is None or schedule.pending is None:
+        return f'"timerId":{_as_json(timer.timer_id)}'
+    scheduled_at = format_instant(schedule.pending.scheduled_at)
+    schedule_id = _as_json(timer.schedule_id)
+    return f'"scheduleId":{schedule_id},"scheduledAt":"{scheduled_at}","occurrence":{schedule.number}'
 
 
 @lru_cache(maxsize=1024)

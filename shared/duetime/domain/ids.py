@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from datetime import datetime
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from duetime.domain.times import to_milliseconds
 
@@ -36,6 +36,38 @@ def check_timer_id(namespace: str, timer_id: str) -> str:
     if len(sort_key(namespace, timer_id).encode()) > MAX_KEY_BYTES:
         raise ValueError(f"is too long: the key must fit {MAX_KEY_BYTES} bytes of UTF-8")
     return timer_id
+
+
+MAX_SCHEDULE_ID_CHARACTERS = 230
+"""The ids of its timers are longer."""
+_OF_SCHEDULE = "\x01"
+"""No client's timer has it in its id. It sorts before what they have."""
+
+
+def schedule_timer_id(schedule_id: str) -> str:
+    """Return the id of the timer that is a schedule."""
+    return _OF_SCHEDULE + schedule_id
+
+
+def occurrence_timer_id(schedule_id: str, scheduled_at: datetime) -> str:
+    """Return the id of the timer that an occurrence becomes which goes on while its schedule moves on."""
+    return f"{_OF_SCHEDULE}{schedule_id}{_OF_SCHEDULE}{to_milliseconds(scheduled_at)}"
+
+
+def schedule_id_of(timer_id: str) -> str | None:
+    """Return the schedule that a timer is, or is an occurrence of; None for any other timer."""
+    return timer_id.split(_OF_SCHEDULE, 2)[1] if timer_id.startswith(_OF_SCHEDULE) else None
+
+
+def is_schedule(timer_id: str) -> bool:
+    """Tell whether a timer is a schedule, by its id."""
+    return timer_id.startswith(_OF_SCHEDULE) and timer_id.count(_OF_SCHEDULE) == 1
+
+
+def occurrence_firing_id(namespace: str, schedule_id: str, scheduled_at: datetime) -> str:
+    """Return the same for an occurrence however often, and by whichever timer, it is sent."""
+    schedule = timer_uuid(namespace, schedule_timer_id(schedule_id))
+    return str(uuid5(schedule, str(to_milliseconds(scheduled_at))))
 
 
 def sort_key(namespace: str, timer_id: str) -> str:

@@ -6,9 +6,26 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
+from duetime.domain.occurrences import OccurrenceRecord
+from duetime.domain.schedules import Schedule
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Failure, Timer, TimerState
 from duetime.domain.times import to_milliseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleOutcome:
+    """What an outcome is beside for a timer that is a schedule, or an occurrence of one.
+
+    ``schedule`` as it stands from now on. ``occurrences`` are the lines of the history that are new, or other than
+    before. ``detached``: the pending occurrence goes on as this timer, which is stored in the same transaction.
+    ``made_of``: what came of the attempt, as of any timer's; None: nothing was sent.
+    """
+
+    schedule: Schedule
+    occurrences: tuple[OccurrenceRecord, ...] = ()
+    detached: Timer | None = None
+    made_of: Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +40,8 @@ class Outcome:
       ``firing_id``, ``attempts`` 0
     - parked: ``state`` FIRING, ``next_attempt_at`` = when it may be fired again
     - failed: ``state`` FAILED, ``next_attempt_at`` None, ``failure`` and ``expires_at`` set
+    - of a schedule that moves on: ``state`` SCHEDULED, ``execute_at`` and ``firing_id`` of the next occurrence,
+      ``attempts`` 0; of one that ends: ``state`` FIRED, ``next_attempt_at`` and ``expires_at`` None
     """
 
     timer: Timer
@@ -36,16 +55,27 @@ class Outcome:
     expires_at: datetime | None = None
     attempt_log: str | None = None
     """None: as it is on ``timer``."""
+    schedule: ScheduleOutcome | None = None
+
+    @property
+    def of_attempt(self) -> Outcome:
+        """Return what came of the attempt: of a schedule not where it stands now, but how its occurrence ended."""
+        return self if self.schedule is None or self.schedule.made_of is None else self.schedule.made_of
 
     @property
     def is_of_attempt(self) -> bool:
         """False when nothing was sent: it was too late, say, or the timer was put off."""
         timer = self.timer
+        if self.schedule is not None and self.timer.is_schedule:
+            return self.schedule.made_of is not None and self.schedule.made_of.is_of_attempt
         return self.state is TimerState.FIRING or (self.attempts, self.firing_id) != (timer.attempts, timer.firing_id)
 
     @property
     def is_put_off(self) -> bool:
-        """Whether the turn of the timer had not come: nothing was sent, and it is due again."""
+        """Whether the turn of the timer had not come: nothing was sent, and it is due again. Or nothing came of its
+        turn but that its schedule has moved on."""
+        if self.schedule is not None and self.timer.is_schedule and self.schedule.made_of is None:
+            return True
         return self.state is TimerState.SCHEDULED and not self.is_of_attempt
 
 
@@ -95,6 +125,7 @@ def recorded(outcome: Outcome, *, now: datetime) -> Timer:
         failure=outcome.failure,
         expires_at=outcome.expires_at,
         attempt_log=timer.attempt_log if outcome.attempt_log is None else outcome.attempt_log,
+        schedule=timer.schedule if outcome.schedule is None else outcome.schedule.schedule,
     )
 
 
@@ -120,12 +151,21 @@ def _is_same_attempt(fired: Timer, stored: Timer) -> bool:
 
     Changes of labels, retry policy, timeout and expiry keep firing, attempts and state; firing by hand makes it due
     earlier. Any other change renews the firing, counts an attempt, changes the state, or makes the timer due later: a
-    redrive, or another worker's attempt that was parked.
+    redrive, or another worker's attempt that was parked. So does any change of a schedule: what follows
+    was computed by the old one.
     """
+    if _moves_by(stored) != _moves_by(fired):
+        return False
     is_same = (stored.firing_id, stored.attempts, stored.state) == (fired.firing_id, fired.attempts, fired.state)
     if not is_same or stored.next_attempt_at is None or fired.next_attempt_at is None:
         return False
     return stored.next_attempt_at <= fired.next_attempt_at
+
+
+def _moves_by(timer: Timer) -> tuple[object, ...]:
+    """Return what decides where a schedule goes on, but for the occurrence that may have ended meanwhile."""
+    schedule = timer.schedule
+    return timer.content.timing_json, None if schedule is None else replace(schedule, open_at=None)
 
 
 def _written_by(timer: Timer) -> tuple[object, ...]:
@@ -141,5 +181,6 @@ def _written_by(timer: Timer) -> tuple[object, ...]:
         timer.attempts,
         timer.firing_id,
         None if failure is None else failure.reason,
+        timer.schedule,
         *(None if instant is None else to_milliseconds(instant) for instant in instants),
     )

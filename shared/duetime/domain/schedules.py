@@ -12,20 +12,22 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, Protocol
 
+from duetime.domain.namespaces import Pause
+from duetime.domain.times import MAX_INSTANT, MILLISECOND
+
 GRACE: Final = timedelta(seconds=60)
 """An occurrence is missed when it is later than this: less is what a busy poller or a deploy takes."""
-DEFAULT_CATCH_UP: Final = timedelta(hours=1)
+DEFAULT_CATCH_UP_MS: Final = 3_600_000
 MAX_CAUGHT_UP: Final = 100
 MAX_COUNTED: Final = 1000
 """A schedule by the second that was paused for a year has missed more than can be counted."""
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 class Misfire(StrEnum):
     """What is done with occurrences that were missed, by an outage or a pause."""
 
     ALL = "all"
-    """Those of the last ``catch_up`` fire, the last ``MAX_CAUGHT_UP`` of them."""
+    """Those of the last ``catch_up_ms`` fire, the last ``MAX_CAUGHT_UP`` of them."""
     LATEST = "latest"
     """The last one that is due fires."""
     SKIP = "skip"
@@ -74,7 +76,7 @@ class Occurrences(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulePolicy:
     misfire: Misfire = Misfire.ALL
-    catch_up: timedelta = DEFAULT_CATCH_UP
+    catch_up_ms: int = DEFAULT_CATCH_UP_MS
     overlap: Overlap = Overlap.ALLOW
     max_firings: int | None = None
 
@@ -86,6 +88,7 @@ class Schedule:
     ``passed_at``: what is scheduled at this time or earlier has fired, or will not. ``number`` counts occurrences and
     spans of missed ones from 1, and is that of ``pending``. ``open_at`` is the scheduled time of the last occurrence
     that goes on as a timer of its own (``detached``). With ``is_buffered`` ``pending`` waits for the end of that one.
+    While there is a ``pause`` nothing fires, and what comes due is missed.
     """
 
     policy: SchedulePolicy
@@ -96,6 +99,17 @@ class Schedule:
     open_at: datetime | None = None
     is_buffered: bool = False
     end: ScheduleEnd | None = None
+    pause: Pause | None = None
+
+    @property
+    def due_at(self) -> datetime | None:
+        """Return when something is to be done about it; None when it has ended.
+
+        A paused schedule is due at the end of time: so it waits as every timer does.
+        """
+        if self.pending is None:
+            return None
+        return MAX_INSTANT if self.pause is not None else self.pending.due_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +165,7 @@ def turn(schedule: Schedule, occurrences: Occurrences, *, now: datetime, is_open
     """Decide what is done at ``now``. ``is_open``: the occurrence of ``open_at`` has not ended."""
     if schedule.pending is None:
         return Turn(Action.END, schedule)
-    if schedule.is_buffered and is_open:
+    if schedule.pause is not None or (schedule.is_buffered and is_open):
         return Turn(Action.WAIT, schedule)
     missed = None
     if schedule.is_buffered or now - schedule.pending.due_at > GRACE:
@@ -234,9 +248,9 @@ def _first_kept(
     latest = occurrences.due_by(now) or pending
     if policy.misfire is Misfire.LATEST:
         return latest
-    oldest = now - (max(policy.catch_up, GRACE) if policy.misfire is Misfire.ALL else GRACE)
+    oldest = now - (max(policy.catch_up_ms * MILLISECOND, GRACE) if policy.misfire is Misfire.ALL else GRACE)
     if pending.due_at < oldest:
-        too_old = occurrences.due_by(oldest - _MILLISECOND) or pending
+        too_old = occurrences.due_by(oldest - MILLISECOND) or pending
         kept = occurrences.after(too_old.scheduled_at)
         if kept is None:
             return None

@@ -6,6 +6,8 @@ import zlib
 from dataclasses import dataclass
 from datetime import datetime
 
+from duetime.domain.ids import schedule_id_of, schedule_timer_id
+
 MAX_SHARED_SHARDS = 4096
 """Shared namespaces use shards 0 to ``num_shards - 1``; dedicated ranges begin here."""
 
@@ -13,7 +15,13 @@ MAX_DEDICATED_SHARD = 1_000_000
 
 
 def shard_index(timer_id: str, num_shards: int) -> int:
-    """CRC-32 of the id's UTF-8 bytes, modulo ``num_shards`` (rule: durable-timer seed)."""
+    """CRC-32 of the id's UTF-8 bytes, modulo ``num_shards`` (rule: durable-timer seed).
+
+    The occurrences of a schedule are on its shard: what becomes of both is one write.
+    """
+    schedule_id = schedule_id_of(timer_id)
+    if schedule_id is not None:
+        timer_id = schedule_timer_id(schedule_id)
     return zlib.crc32(timer_id.encode()) % num_shards
 
 

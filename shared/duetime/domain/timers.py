@@ -17,6 +17,7 @@ from uuid import UUID
 
 from duetime.domain import ids
 from duetime.domain.namespaces import Namespace
+from duetime.domain.schedules import Schedule
 from duetime.domain.times import MILLISECOND, format_instant
 
 DEFAULT_CALLBACK_TIMEOUT_SECONDS = 30
@@ -78,6 +79,7 @@ class TimerContent:
     ``execute_at`` is the due time asked for. ``payload_json`` is None when no payload was given (sent as
     null). ``headers_json`` is an object of strings, ``retry_policy_json`` an object as in ``domain.retry``.
     ``expire_after_ms``: no attempt is begun later than that after the due time (None: however late it is).
+    ``timing_json`` makes the timer a schedule: an object as ``recurrence.stored`` writes it.
     """
 
     execute_at: datetime
@@ -89,6 +91,7 @@ class TimerContent:
     correlation_id: str | None = None
     tags: tuple[str, ...] = ()
     expire_after_ms: int | None = None
+    timing_json: str | None = None
 
 
 def is_too_late(armed_at: datetime, expire_after_ms: int | None, now: datetime) -> bool:
@@ -105,6 +108,8 @@ class Timer:
     another message. ``digest`` identifies the content as it was asked for. ``expires_at`` is set when finished.
     ``rearmed_at`` is when it was last redriven or fired by hand: how long it may be tried counts from then at least.
     ``attempt_log`` is the JSON text of its last attempts (``domain.attempts``).
+    ``schedule`` is that of a timer that is a schedule, where it stands now. A timer that is an occurrence of one has
+    it as it stood then: its ``pending`` is the occurrence, and the timer has no ``timing_json``.
     """
 
     namespace: str
@@ -124,6 +129,16 @@ class Timer:
     expires_at: datetime | None = None
     rearmed_at: datetime | None = None
     attempt_log: str | None = None
+    schedule: Schedule | None = None
+
+    @property
+    def schedule_id(self) -> str | None:
+        """Return the schedule that it is, or is an occurrence of."""
+        return ids.schedule_id_of(self.timer_id)
+
+    @property
+    def is_schedule(self) -> bool:
+        return ids.is_schedule(self.timer_id)
 
     @property
     def timer_uuid(self) -> UUID:
@@ -202,6 +217,8 @@ def content_digest(content: TimerContent, *, delay_seconds: float | None = None)
     ]
     if content.expire_after_ms is not None:
         parts.append(content.expire_after_ms)
+    if content.timing_json is not None:
+        parts.append(content.timing_json)
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 

@@ -313,6 +313,7 @@ def timer_facts(timer: Timer) -> dict[str, str | None]:
     return {
         "namespace": timer.namespace,
         "timer_id": timer.timer_id,
+        **({} if timer.schedule_id is None else {"schedule_id": timer.schedule_id}),
         "firing_id": timer.firing_id,
         "correlation_id": timer.content.correlation_id,
     }

@@ -130,6 +130,10 @@ class Delivery(ABC):
     def abandon(self, attempt: Attempt) -> None:
         """No response to ``attempt`` will be taken."""
 
+    def to_record(self, attempt: Attempt, outcome: Outcome) -> Outcome:
+        """What is recorded when ``outcome`` is what ``attempt``, or the turn of its timer, has led to."""
+        return outcome
+
     def recorded(self, outcome: Outcome) -> None:
         """``outcome`` was recorded, or something else was there in its place."""
 

@@ -84,6 +84,7 @@ class Poller:
             context,
             sender,
             store.timers,
+            store.schedules,
             self._namespaces,
             on_room=self._wake_for_room,
             events=events,

@@ -88,12 +88,38 @@ TIMER: Final = Entity(
         _maybe_whole("timer_expire_after_ms"),
         _maybe_at("timer_rearmed_at"),
         _maybe_long("timer_attempt_log"),
+        _maybe_long("timer_timing"),
+        _maybe_long("timer_schedule"),
     ),
     paths=(DUE, OF_NAMESPACE, CORRELATED, EXPIRED_TIMERS),
     expires="timer_expires_at",
     large="timer_payload",
     row_type=2,
 )
+
+OCCURRENCE: Final = Entity(
+    name="occurrence",
+    table="occurrences",
+    key=("shard_id", "timer_namespace", "timer_id", "occurrence_slot"),
+    fields=(
+        _whole("shard_id"),
+        _text("timer_namespace", 63),
+        _text("timer_id"),
+        _whole("occurrence_slot"),
+        _whole("occurrence_number"),
+        _text("occurrence_state", 16),
+        _at("occurrence_scheduled_at"),
+        _at("occurrence_recorded_at"),
+        _maybe_at("occurrence_last_scheduled_at"),
+        _whole("occurrence_count"),
+        _maybe_at("occurrence_started_at"),
+        _whole("occurrence_attempts"),
+        _maybe_long("occurrence_failure"),
+        _maybe_long("occurrence_attempt_log"),
+    ),
+)
+"""The last ones of each schedule, in a ring of slots: whoever knows the number of the last one knows all keys, and
+nothing needs to be removed when another one comes. ``timer_id`` is that of the schedule's timer."""
 
 SHARD: Final = Entity(
     name="shard",
@@ -331,6 +357,7 @@ EVENT: Final = Entity(
 
 ENTITIES: Final = (
     TIMER,
+    OCCURRENCE,
     SHARD,
     WORKER,
     NAMESPACE,

@@ -13,7 +13,9 @@ import pytest
 from duetime.domain.api_keys import ApiKey, hash_of
 from duetime.domain.errors import DuetimeError, StoreError
 from duetime.domain.idempotency import IdempotencyRecord
+from duetime.domain.ids import schedule_timer_id
 from duetime.domain.namespaces import Namespace
+from duetime.domain.outcomes import RecordStatus
 from duetime.domain.principals import Role
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Rearm, TimerChange
@@ -26,6 +28,7 @@ from duetime.stores.entities import (
     EXECUTION,
     IDEMPOTENCY_RECORD,
     NAMESPACE,
+    OCCURRENCE,
     SECRET,
     SERVICE_CALL,
     SHARD,
@@ -38,8 +41,9 @@ from duetime.stores.port.calls import CallFilter, CallRef
 from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps
-from duetime.testing.contract.builders import RETENTION, make_timer
-from duetime.testing.contract.steps import claim, create
+from duetime.testing.contract.builders import RETENTION, fired, make_timer
+from duetime.testing.contract.schedules import after, make_schedule
+from duetime.testing.contract.steps import claim, create, record, stored
 from duetime.transfer.records import CatalogueSecret, Kind, Unreadable
 from duetime.transfer.scan import StoreScan
 from tests.support.clock import NOW
@@ -88,10 +92,12 @@ def contents() -> Contents:
         store.leases.announce_worker(key_id, ttl_seconds=10, now=NOW)
     create(store, *(make_timer(bad, name, correlation_id="c", tags=("a",)) for name in ("bad", "good")))
     calls = [steps.run(store.calls, steps.submit(store.calls, num_shards=1, tags=("a",))) for _ in range(2)]
-    claim(store)
+    (schedule,) = create(store, make_schedule(bad))
+    assert record(store, [after(fired(schedule))], claim(store)) == [RecordStatus.APPLIED]
     execution = store.calls.list_executions(calls[0].tenant_id, calls[0].call_id, cursor=None, limit=1).items[0]
     keys: dict[str, Key] = {
         TIMER.name: (0, "bad", "bad"),
+        OCCURRENCE.name: (0, "bad", schedule.timer_id, 1),
         SHARD.name: (0,),
         WORKER.name: ("bad",),
         NAMESPACE.name: ("bad",),
@@ -149,6 +155,9 @@ def operations_of(contents: Contents) -> Iterator[Callable[[], object]]:
     yield partial(timers.put, [timer], mode=PutMode.REPLACE, now=NOW)
     yield partial(timers.update, namespace, "bad", TimerChange(), firing_id="f", now=NOW)
     yield partial(timers.rearm, namespace, [TimerRef("bad")], rearm=Rearm.REDRIVE, now=NOW)
+    schedule_id = schedule_timer_id("s1")
+    yield lambda: listed(partial(store.schedules.list, namespace, now=NOW))
+    yield lambda: store.schedules.history(stored(store, namespace, schedule_id), limit=9)
     yield partial(transfer.load_timers, [timer], now=NOW)
     yield partial(calls.get, [ref], now=NOW)
     yield partial(calls.list_events, tenant, call.call_id, after=0, limit=99)
@@ -156,7 +165,7 @@ def operations_of(contents: Contents) -> Iterator[Callable[[], object]]:
     yield partial(calls.apply, [make.cancelled(call)], now=NOW)
     yield partial(store.outbox.unpublished_of, ref, limit=99)
     yield lambda: store.outbox.mark_published(store.outbox.unpublished(limit=2), now=NOW)
-    yield partial(timers.delete, namespace, [TimerRef("bad")], now=NOW)
+    yield partial(timers.delete, namespace, [TimerRef("bad"), TimerRef(schedule_id)], now=NOW)
     yield partial(calls.delete, tenant, call.call_id, now=NOW)
     yield partial(timers.prune, now=LATER, limit=99)
     yield partial(calls.prune, now=LATER, events_published_before=LATER, limit=99)
@@ -192,12 +201,29 @@ def assert_lists_go_on(contents: Contents) -> None:
         found = listed(partial(store.timers.list, namespace, wanted, now=NOW))
         assert "good" in {timer.timer_id for timer in found}
     assert "good" in {timer.timer_id for timer in store.timers.due(0, until=NOW, limit=9).timers}
+    assert "s1" in {timer.schedule_id for timer in listed(partial(store.schedules.list, namespace, now=NOW))}
     for call_filter in (CallFilter(), CallFilter(tags=("a",))):
         found = listed(partial(store.calls.list, tenant, call_filter, now=NOW))
         assert {call.call_id for call in found} - {contents.call.call_id}
     assert {each.event.aggregate_id for each in store.outbox.unpublished(limit=99)} - {contents.call.call_id}
     stored = store.transfer.all_events(cursor=None, limit=99).events
     assert {each.event.aggregate_id for each in stored} - {contents.call.call_id}
+
+
+@pytest.mark.parametrize("is_of_type", [False, True])
+@pytest.mark.parametrize("field", ["timer_schedule", "timer_timing", "timer_state", "timer_execute_at"])
+def test_a_damaged_schedule_is_shown_and_can_be_removed(contents: Contents, field: str, is_of_type: bool) -> None:
+    timer_id = schedule_timer_id("s1")
+    value = UNREAL[TIMER.by_name[field].kind] if is_of_type else DAMAGED
+    contents.backend.damage(TIMER, (0, "bad", timer_id), **{field: value})
+    store, namespace = contents.store, contents.namespace
+
+    for operation in operations_of(contents):
+        with suppress(DuetimeError):
+            operation()
+
+    assert store.timers.get(namespace, timer_id, now=NOW) is None
+    assert contents.backend.read(OCCURRENCE, [contents.keys[OCCURRENCE.name]]) == [None]
 
 
 # -- what is told ------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from duetime.engine.response.failure_events import FailureEvents
 from duetime.engine.response.record import Recorder
 from duetime.engine.shards.reading import Offered, Span
 from duetime.engine.shards.shard import ShardState
+from duetime.stores.port.schedules import ScheduleStore
 from duetime.stores.port.timers import TimerStore
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ class Firing:
         context: EngineContext,
         sender: Sender,
         timers: TimerStore,
+        schedules: ScheduleStore,
         namespaces: NamespaceCache,
         *,
         on_room: Callable[[], None],
@@ -70,6 +72,7 @@ class Firing:
             payloads=self._payloads,
             deferrals=self._deferrals,
             launcher=self,
+            schedules=schedules,
             handler=handler,
             ordering=ordering,
         )
@@ -151,7 +154,7 @@ class Firing:
         return (
             self._flow.wants(key, monotonic)
             and self._has_record_room
-            and self._is_open(key[0], self._strategies.strategy_for(key[0]))
+            and self._is_open(key[0], self._strategies.strategy_of(key[0]))
             and self._payloads.wants(key[0])
         )
 
@@ -185,7 +188,7 @@ class Firing:
         for timer in timers:
             if not self._in_flight.is_new(shard, timer):
                 continue
-            delivery = self._strategies.strategy_for(timer.namespace)
+            delivery = self._strategies.strategy_for(timer)
             if delivery.skips_queue(shard, timer, page):
                 continue
             key = queue_key(timer)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -11,10 +9,10 @@ from datetime import datetime
 from duetime.delivery.port import Callback, CallbackResult
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import Timer
-from duetime.engine.batching import Batcher, Gathering, bug_in, refusal
+from duetime.engine.batching import Batcher
 from duetime.engine.context import EngineContext
 from duetime.engine.delivery import Attempt, Launcher
-from duetime.engine.firing.at_least_once import AtLeastOnceDelivery
+from duetime.engine.firing.decided import DecidedDelivery
 from duetime.engine.firing.ordering_policy import Decision, OrderingPolicy
 from duetime.engine.in_flight import Deferrals, InFlight
 from duetime.engine.namespace_cache import NamespaceCache
@@ -22,10 +20,8 @@ from duetime.engine.response.classify import Classification
 from duetime.engine.response.decide import failed_as, put_off
 from duetime.engine.response.record import Recorder
 
-log = logging.getLogger(__name__)
 
-
-class OrderedDelivery(AtLeastOnceDelivery):
+class OrderedDelivery(DecidedDelivery[Decision]):
     """Of webhook deliveries. All but the policy's own work runs in the event loop's thread."""
 
     def __init__(
@@ -39,24 +35,16 @@ class OrderedDelivery(AtLeastOnceDelivery):
         deferrals: Deferrals,
         launcher: Launcher,
     ) -> None:
-        super().__init__(context, recorder, namespaces)
         self._policy = policy
-        self._in_flight = in_flight
-        self._deferrals = deferrals
-        self._launcher = launcher
-        self._is_starting = True
         offload = context.threads.make(1, "duetime-ordering")
-        at_once = Gathering(context.settings.record_batch_size, linger_seconds=0.0)
-        self._decisions: Batcher[Attempt, Decision] = Batcher(
-            lambda batch: policy.admit([each.timer for each in batch], now=context.clock.now()),
+        super().__init__(
             context,
-            offload,
-            action="delivery.retried",
-            on_written=self._take_decisions,
-            on_refused=self._postpone,
-            on_given_up=self._take_back,
-            is_wanted=self._may_start,
-            gathering=at_once,
+            recorder,
+            namespaces,
+            in_flight=in_flight,
+            deferrals=deferrals,
+            launcher=launcher,
+            offload=offload,
         )
         self._untold: Batcher[Outcome, None] = Batcher(
             self._tell_recorded,
@@ -66,7 +54,7 @@ class OrderedDelivery(AtLeastOnceDelivery):
             on_written=lambda batch, results: None,  # noqa: ARG005
             on_refused=lambda outcome, error: self._log_refused(outcome.timer, error),
             on_given_up=lambda batch: None,  # noqa: ARG005 (who waits for them looks by itself after a while)
-            gathering=at_once,
+            gathering=self._at_once,
         )
 
     def takes(self, namespace: str) -> bool:
@@ -74,24 +62,12 @@ class OrderedDelivery(AtLeastOnceDelivery):
 
     # -- life ------------------------------------------------------------------------------------------------
 
-    def begin(self, ends_at: float | None) -> None:  # noqa: ARG002
-        self._is_starting = True
-
-    def stop_starting(self) -> None:
-        self._is_starting = False
-
     def retry(self) -> None:
-        self._decisions.retry()
+        super().retry()
         self._untold.retry()
 
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._decisions.run())
-            group.create_task(self._untold.run())
-
-    @property
-    def starting(self) -> int:
-        return self._decisions.backlog
+    def _batchers(self) -> tuple[Batcher, ...]:  # type: ignore[type-arg]  # of whatever
+        return (*super()._batchers(), self._untold)
 
     @property
     def is_idle(self) -> bool:
@@ -100,19 +76,13 @@ class OrderedDelivery(AtLeastOnceDelivery):
     # -- before it is sent -----------------------------------------------------------------------------------
 
     def start(self, attempt: Attempt, now: datetime) -> Callback | None:  # noqa: ARG002
-        self._decisions.add(attempt)
+        self.decide_later(attempt)
         return None
 
-    def _may_start(self, attempt: Attempt) -> bool:
-        return self._is_starting and attempt.shard.is_trusted(self._context.clock.monotonic())
-
-    def _take_decisions(self, batch: Sequence[Attempt], decisions: Sequence[Decision]) -> None:
-        self._launcher.send(
-            [(each, self._take(each, decision)) for each, decision in zip(batch, decisions, strict=True)]
-        )
+    def _decide_all(self, timers: Sequence[Timer]) -> list[Decision]:
+        return self._policy.admit(timers, now=self._context.clock.now())
 
     def _take(self, attempt: Attempt, decision: Decision) -> Callback | None:
-        """What is to be sent."""
         timer = attempt.timer
         if decision.callback is not None:
             if self._may_start(attempt):
@@ -125,18 +95,6 @@ class OrderedDelivery(AtLeastOnceDelivery):
             assert decision.wait_until is not None
             self._recorder.record(attempt, put_off(timer, until=decision.wait_until))
         return None
-
-    def _postpone(self, attempt: Attempt, error: Exception) -> None:
-        """Nothing was sent for it, and it stays due."""
-        self._log_refused(attempt.timer, error)
-        self._deferrals.put_back(attempt)
-        self._launcher.send([(attempt, None)])
-
-    def _take_back(self, batch: Sequence[Attempt]) -> None:
-        """They stay due."""
-        for attempt in batch:
-            self._in_flight.settle(attempt)
-        self._launcher.send([(attempt, None) for attempt in batch])
 
     # -- after it was sent -----------------------------------------------------------------------------------
 
@@ -151,13 +109,3 @@ class OrderedDelivery(AtLeastOnceDelivery):
         """In a thread."""
         self._policy.recorded(batch, now=self._context.clock.now())
         return [None] * len(batch)
-
-    # -- log lines -------------------------------------------------------------------------------------------
-
-    def _log_refused(self, timer: Timer, error: Exception) -> None:
-        self._context.stats.record_refused += 1
-        log.error(
-            "the store refuses what a delivery needs; the others go on",
-            exc_info=bug_in(error),
-            extra={"action": "delivery.refused", **refusal(timer, error)},
-        )

@@ -1,9 +1,10 @@
-"""Chooses how timers are delivered, by their namespace."""
+"""Chooses how timers are delivered: schedules as such, others by their namespace."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from duetime.domain.timers import Timer
 from duetime.engine.context import EngineContext
 from duetime.engine.delivery import Delivery, Launcher
 from duetime.engine.firing.at_least_once import AtLeastOnceDelivery
@@ -11,9 +12,11 @@ from duetime.engine.firing.at_most_once import AtMostOnceDelivery
 from duetime.engine.firing.execution_handler import ExecutionHandler
 from duetime.engine.firing.ordered import OrderedDelivery
 from duetime.engine.firing.ordering_policy import OrderingPolicy
+from duetime.engine.firing.recurring import RecurringDelivery
 from duetime.engine.in_flight import Deferrals, HeldPayloads, InFlight
 from duetime.engine.namespace_cache import NamespaceCache
 from duetime.engine.response.record import Recorder
+from duetime.stores.port.schedules import ScheduleStore
 
 
 class Strategies:
@@ -29,11 +32,15 @@ class Strategies:
         payloads: HeldPayloads,
         deferrals: Deferrals,
         launcher: Launcher,
+        schedules: ScheduleStore,
         handler: ExecutionHandler | None,
         ordering: OrderingPolicy | None,
     ) -> None:
         """``handler``, ``ordering`` None: no timer here is an execution, or a webhook delivery."""
         self._at_least_once = AtLeastOnceDelivery(context, recorder, namespaces)
+        self._recurring = RecurringDelivery(
+            schedules, context, recorder, namespaces, in_flight=in_flight, deferrals=deferrals, launcher=launcher
+        )
         self._special: list[Delivery] = []
         """They take the timers of internal namespaces, each those of its own."""
         if handler is not None:
@@ -60,9 +67,13 @@ class Strategies:
             self._special.append(ordered)
 
     def __iter__(self) -> Iterator[Delivery]:
-        return iter((self._at_least_once, *self._special))
+        return iter((self._at_least_once, self._recurring, *self._special))
 
-    def strategy_for(self, namespace: str) -> Delivery:
+    def strategy_for(self, timer: Timer) -> Delivery:
+        return self._recurring if timer.schedule is not None else self.strategy_of(timer.namespace)
+
+    def strategy_of(self, namespace: str) -> Delivery:
+        """Return that of a namespace's timers which are no schedules."""
         for delivery in self._special:
             if delivery.takes(namespace):
                 return delivery

@@ -123,12 +123,12 @@ class Recorder:
 
     def record(self, attempt: Attempt, outcome: Outcome) -> None:
         """``outcome`` is what ``attempt``, or the turn of its timer, has led to."""
-        self._add(_Item(outcome, attempt.lease, attempt))
+        self._add(_Item(attempt.delivery.to_record(attempt, outcome), attempt.lease, attempt))
 
     def park(self, attempt: Attempt) -> None:
         """Store when its timer may be fired again, if nothing has come of ``attempt`` by then."""
         attempt.state = AttemptState.PARKING
-        outcome = parked(attempt.timer, fired_at=attempt.fired_at)
+        outcome = attempt.delivery.to_record(attempt, parked(attempt.timer, fired_at=attempt.fired_at))
         self._batcher.add(_Item(outcome, attempt.lease, attempt))
 
     def announce(self, event: TimerFailed) -> None:
@@ -137,13 +137,12 @@ class Recorder:
             self._publisher.add(event, lambda: None)
 
     def _add(self, item: _Item) -> None:
-        if item.outcome.state is TimerState.FAILED:
-            _log_failed(item.outcome)
+        outcome = item.outcome.of_attempt
+        if outcome.state is TimerState.FAILED:
+            _log_failed(outcome)
             if self._publisher is not None:
                 self._announcing[id(item)] = item
-                self._publisher.add(
-                    failed_event(item.outcome), lambda: self._batcher.add(self._announcing.pop(id(item)))
-                )
+                self._publisher.add(failed_event(outcome), lambda: self._batcher.add(self._announcing.pop(id(item))))
                 return
         self._batcher.add(item)
 
@@ -179,7 +178,7 @@ class Recorder:
     def _apply(self, item: _Item, status: RecordStatus | None) -> None:
         """``status`` None: recording was given up. What goes wrong for one is nobody else's fault."""
         try:
-            if item.outcome.state is TimerState.FIRING:
+            if item.outcome.of_attempt.state is TimerState.FIRING:
                 self._apply_parking(item.attempt, item.outcome, status)
             elif status is RecordStatus.REFUSED:
                 self._end_otherwise(item)
@@ -195,20 +194,27 @@ class Recorder:
     def _apply_outcome(self, attempt: Attempt, outcome: Outcome, status: RecordStatus | None) -> None:
         self._in_flight.settle(attempt)
         self._deferrals.forget(firing_key(outcome.timer))
-        if not outcome.is_put_off:
-            self._stats.count_outcome(outcome, status)
+        if not outcome.of_attempt.is_put_off:
+            self._stats.count_outcome(outcome.of_attempt, status)
         attempt.delivery.recorded(outcome)
-        if status is RecordStatus.APPLIED and outcome.next_attempt_at is not None:
-            now, monotonic = self._clock.now(), self._clock.monotonic()
-            attempt.shard.note_due(outcome.next_attempt_at, now=now, monotonic=monotonic)
-            self._wake.set()
+        if status is RecordStatus.APPLIED:
+            self._note_due(attempt, outcome)
+
+    def _note_due(self, attempt: Attempt, outcome: Outcome) -> None:
+        detached = None if outcome.schedule is None else outcome.schedule.detached
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        for at in (outcome.next_attempt_at, None if detached is None else detached.next_attempt_at):
+            if at is not None:
+                attempt.shard.note_due(at, now=now, monotonic=monotonic)
+                self._wake.set()
 
     def _end_otherwise(self, refused: _Item) -> None:
         """The timer ends, which says less than its outcome does. Where the store refuses that as well, both are tried
         again, ever later: firing the timer again would only add to the damage."""
         attempt, instead_of = refused.attempt, refused.instead_of
         if instead_of is None:
-            end = unrecorded(refused.outcome, now=self._clock.now(), settings=self._settings)
+            end = unrecorded(refused.outcome.of_attempt, now=self._clock.now(), settings=self._settings)
+            end = attempt.delivery.to_record(attempt, end)
             self._add(_Item(end, refused.lease, attempt, instead_of=refused.outcome))
             return
         self._deferrals.postpone(
@@ -221,22 +227,20 @@ class Recorder:
         if status is RecordStatus.APPLIED:
             self._stats.parked += 1
             timer = attempt.timer
-            self._in_flight.park(
-                attempt,
-                replace(
-                    timer,
-                    state=outcome.state,
-                    revision=timer.revision + 1,
-                    next_attempt_at=outcome.next_attempt_at,
-                ),
+            becomes = replace(
+                timer, state=outcome.state, revision=timer.revision + 1, next_attempt_at=outcome.next_attempt_at
             )
+            if outcome.schedule is not None and outcome.schedule.detached is not None:
+                becomes = outcome.schedule.detached
+                self._note_due(attempt, outcome)
+            self._in_flight.park(attempt, becomes)
         elif status is RecordStatus.REFUSED:
             # It stays as it is while its callback is in flight; a crash would have it fired again sooner than else.
             attempt.state = AttemptState.PARKED
         else:
             self._in_flight.settle(attempt)
             attempt.state = AttemptState.SUPERSEDED
-            self._stats.count_outcome(outcome, status)
+            self._stats.count_outcome(outcome.of_attempt, status)
         if attempt.result is not None and attempt.state is AttemptState.PARKED:
             attempt.delivery.finish(attempt, attempt.result, self._clock.now())
 

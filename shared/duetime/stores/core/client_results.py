@@ -34,6 +34,7 @@ def created(timer: Timer, now: datetime) -> Timer:
         expires_at=timer.expires_at,
         rearmed_at=timer.rearmed_at,
         attempt_log=timer.attempt_log,
+        schedule=timer.schedule,
     )
 
 

@@ -12,9 +12,9 @@ from duetime.domain.times import MAX_INSTANT, to_milliseconds
 from duetime.stores import backend as writes
 from duetime.stores.backend import Backend, Condition, Query, Scan
 from duetime.stores.core.cursors import cursor_of, place_of
+from duetime.stores.core.failure_codec import encode_failure
 from duetime.stores.core.timer_codec import (
     decode,
-    encode_failure,
     instant,
     milliseconds,
     readable_instant,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from duetime.domain.ids import schedule_id_of
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.stores.backend import Backend, Query, Scan
@@ -34,6 +35,8 @@ _LOOKED_AT = (
     "timer_updated_at",
     "timer_failure",
 )
+NO_SCHEDULES = TimerFilter(is_of_schedule=False)
+"""What clients list of timers when they ask for all: as cheap as all."""
 _PAYLOAD = TIMER.places["timer_payload"]
 
 
@@ -49,6 +52,9 @@ class Lists:
         after = None if cursor is None else place_of(cursor, TIMER, OF_NAMESPACE)
         if timer_filter == TimerFilter():
             return _page(self._scan(namespace, after, limit), now)
+        if timer_filter == NO_SCHEDULES:
+            page = _page(self._scan(namespace, after, limit), now)
+            return Page([timer for timer in page.items if schedule_id_of(timer.timer_id) is None], page.next_cursor)
         looked_at = self._scan(namespace, after, LOOKED_AT_PER_PAGE, _LOOKED_AT)
         found: list[Place] = []
         end = looked_at.end
@@ -110,9 +116,10 @@ def _page(scan: Scan, now: datetime) -> Page[Timer]:
 
 def _fits(row: Row, wanted: TimerFilter) -> bool:
     """Tell whether a row of ``_LOOKED_AT`` passes the filter."""
-    _, _, state, due_at, tags, updated_at, failure = row
+    _, timer_id, state, due_at, tags, updated_at, failure = row
     return (
         (wanted.state is None or state == wanted.state.value)
+        and wanted.is_of_schedule in (None, schedule_id_of(timer_id) is not None)
         and (wanted.tag is None or wanted.tag in readable_tags(tags))
         and (wanted.failure_reason is None or readable_reason(failure) is wanted.failure_reason)
         and _is_within(due_at, wanted.due_from, wanted.due_to)

@@ -12,12 +12,25 @@ from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
 from duetime.stores import backend as writes
-from duetime.stores.backend import Alike, Backend, Condition, Guard, PartitionUnavailable, Query, Write, WriteStatus
+from duetime.stores.backend import (
+    Alike,
+    Backend,
+    Batch,
+    Condition,
+    Guard,
+    PartitionUnavailable,
+    Query,
+    Write,
+    WriteStatus,
+)
+from duetime.stores.core.schedules import line_of
 from duetime.stores.core.timer_codec import (
     OUTCOME_CHANGES,
     OUTCOME_EXPECTS,
+    SCHEDULE_CHANGES,
     decode_or_salvage,
     encode,
+    encode_new,
     encode_outcome,
     key_of,
 )
@@ -25,9 +38,12 @@ from duetime.stores.entities import EXPIRED_RECORDS, EXPIRED_TIMERS, IDEMPOTENCY
 from duetime.stores.entity import DAMAGED, AccessPath, Entity
 from duetime.stores.rounds import rounds
 
-# Two, since a next attempt is None in all writes that are alike, or in none.
-_END = Alike(TIMER, OUTCOME_CHANGES, OUTCOME_EXPECTS)
-_NEXT_ATTEMPT = Alike(TIMER, OUTCOME_CHANGES, OUTCOME_EXPECTS)
+# By whether there is a next attempt, since that is None in all writes that are alike, or in none; and a schedule.
+_ALIKE = {
+    (has_next, is_of_schedule): Alike(TIMER, SCHEDULE_CHANGES if is_of_schedule else OUTCOME_CHANGES, OUTCOME_EXPECTS)
+    for has_next in (True, False)
+    for is_of_schedule in (True, False)
+}
 _STATUSES = {
     WriteStatus.WRITTEN: RecordStatus.APPLIED,
     WriteStatus.NOT_WRITTEN: RecordStatus.SUPERSEDED,
@@ -70,14 +86,25 @@ class Recording:
     def _write(self, outcomes: Sequence[LeasedOutcome], now: datetime) -> list[RecordStatus]:
         guards = guards_of([each.fence for each in outcomes])
         outcome_writes = [_write_of(each.outcome, guard) for each, guard in zip(outcomes, guards, strict=True)]
+        if all(each.outcome.schedule is None for each in outcomes):
+            groups: dict[int, list[Write]] = {}
+            lines: list[Write] = []
+        else:
+            lines = _lines_of([each.outcome for each in outcomes])
+            groups = {
+                at: writes.spelled_out(
+                    [writes.put(TIMER, encode_new(each.outcome.schedule.detached), is_new=True), outcome_writes[at]]
+                )
+                for at, each in enumerate(outcomes)
+                if each.outcome.schedule is not None and each.outcome.schedule.detached is not None
+            }
+        single = [write for at, write in enumerate(outcome_writes) if at not in groups]
         try:
-            batch = self._backend.write(outcome_writes, now=now)
+            statuses = iter(_statuses(self._backend.write([*lines, *single], now=now))[len(lines) :])
+            of_groups = iter(_statuses(self._backend.atomic([*groups.values()], now=now)) if groups else [])
         except PartitionUnavailable:  # outcomes of other shards need not wait
             return [RecordStatus.UNAVAILABLE] * len(outcomes)
-        return [
-            RecordStatus.APPLIED if written is writes.WRITTEN else _STATUSES[written.status]
-            for written in batch.results
-        ]
+        return [next(of_groups if at in groups else statuses) for at in range(len(outcomes))]
 
     def prune(self, *, now: datetime, limit: int) -> int:
         """Remove what has expired. Where the database does it too, by its own clock, this helps when that is off,
@@ -102,9 +129,30 @@ class Recording:
         return sum(written.is_written for written in self._backend.write(deletes, now=now).results)
 
 
+def _lines_of(outcomes: Sequence[Outcome]) -> list[Write]:
+    """Return the writes of histories, one for each row.
+
+    One that is written without its outcome is of an attempt that was made, and is written over by the next try.
+    """
+    schedules_last = sorted(outcomes, key=lambda each: each.timer.is_schedule)
+    lines = [
+        line_of(each.timer, line)
+        for each in schedules_last
+        if each.schedule is not None
+        for line in each.schedule.occurrences
+    ]
+    return list({write.key: write for write in lines}.values())
+
+
+def _statuses(batch: Batch) -> list[RecordStatus]:
+    return [
+        RecordStatus.APPLIED if written is writes.WRITTEN else _STATUSES[written.status] for written in batch.results
+    ]
+
+
 def _write_of(outcome: Outcome, guard: Guard | None) -> Write:
     timer = outcome.timer
-    alike = _END if outcome.next_attempt_at is None else _NEXT_ATTEMPT
+    alike = _ALIKE[outcome.next_attempt_at is not None, outcome.schedule is not None]
     return alike.update(
         (timer.shard_id, timer.namespace, timer.timer_id),
         encode_outcome(outcome),

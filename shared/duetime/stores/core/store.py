@@ -12,6 +12,7 @@ from duetime.stores.core.due import Due
 from duetime.stores.core.leases import Leases
 from duetime.stores.core.lists import Lists
 from duetime.stores.core.recording import Recording
+from duetime.stores.core.schedules import Schedules
 from duetime.stores.core.timer_changes import TimerChanges
 from duetime.stores.time_source import StoreTime
 
@@ -33,6 +34,7 @@ class CoreStore:
         self.backend = backend
         self.timers = TimerStore(backend)
         self.leases = Leases(backend)
+        self.schedules = Schedules(backend)
         self.catalogue = Catalogue(backend)
 
     @cached_property

@@ -13,6 +13,7 @@ from duetime.stores import backend as writes
 from duetime.stores.backend import Backend, Condition, WriteStatus
 from duetime.stores.core.client_results import created, delete_result, put_result, rearm_result, update_result
 from duetime.stores.core.deciding import Decision, decide
+from duetime.stores.core.schedules import removals_of_history
 from duetime.stores.core.timer_codec import (
     decode,
     decode_or_salvage,
@@ -136,7 +137,12 @@ class TimerChanges:
             return Decision(result, removal)
 
         keys = [_key(namespace, ref.timer_id) for ref in refs]
-        return decide(self._backend, TIMER, keys, judge, now=now, refused=_refused_change)
+        results = decide(self._backend, TIMER, keys, judge, now=now, refused=_refused_change)
+        removed = [each.timer for each in results if each.status is ChangeStatus.APPLIED and each.timer is not None]
+        lines = [write for timer in removed if timer.is_schedule for write in removals_of_history(timer)]
+        if lines:
+            self._backend.write(lines, now=now)
+        return results
 
     def _change(self, keys: list[Key], judge: Judge, now: datetime) -> list[ChangeResult]:
         return decide(self._backend, TIMER, keys, judge, now=now, finish=_finished_change, refused=_refused_change)

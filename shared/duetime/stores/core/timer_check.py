@@ -54,6 +54,8 @@ def _damaged(timer: Timer) -> Iterator[str]:
         content.correlation_id,
         timer.digest,
         timer.attempt_log,
+        content.timing_json,
+        None if timer.schedule is None or timer.schedule.pause is None else timer.schedule.pause.reason,
         *content.tags,
     )
     for text in texts:
@@ -74,3 +76,7 @@ def _damaged(timer: Timer) -> Iterator[str]:
         yield "callback_timeout_seconds"
     if content.expire_after_ms is not None and content.expire_after_ms < 1:
         yield "expire_after_ms"
+    if timer.schedule is not None or timer.schedule_id is not None:
+        is_whole = timer.schedule is not None and timer.is_schedule == (content.timing_json is not None)
+        if not is_whole or timer.schedule_id is None:
+            yield "schedule"

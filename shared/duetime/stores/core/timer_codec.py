@@ -12,8 +12,10 @@ from duetime.domain.ids import timer_uuid_bytes
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import DEFAULT_CALLBACK_TIMEOUT_SECONDS, Failure, FailureReason, Timer, TimerContent
 from duetime.domain.timers import TimerState as State
-from duetime.domain.times import MIN_INSTANT, format_instant, read_instant, to_milliseconds
+from duetime.domain.times import MIN_INSTANT, to_milliseconds
 from duetime.stores.backend import NOW, Now
+from duetime.stores.core.failure_codec import decode_failure, encode_failure
+from duetime.stores.core.schedule_codec import decode_schedule, encode_schedule
 from duetime.stores.core.timer_check import checked, without_damage
 from duetime.stores.decoding import DECODING_ERRORS, DamagedRow, UnreadableError
 from duetime.stores.entities import TIMER
@@ -83,6 +85,8 @@ def _encode(timer: Timer, created_at: int | Now, updated_at: int | Now) -> Row:
         content.expire_after_ms,
         optional_milliseconds(timer.rearmed_at),
         timer.attempt_log,
+        content.timing_json,
+        None if timer.schedule is None else encode_schedule(timer.schedule),
     )
 
 
@@ -99,12 +103,13 @@ OUTCOME_CHANGES = (
     "timer_expires_at",
     "timer_attempt_log",
 )
+SCHEDULE_CHANGES = (*OUTCOME_CHANGES, "timer_schedule")
 OUTCOME_EXPECTS = ("timer_revision", "timer_firing_id", "timer_execute_at")
 """That the row is still the one of the timer that was fired."""
 
 
 def encode_outcome(outcome: Outcome) -> Row:
-    """Return the values of ``OUTCOME_CHANGES`` and those of ``OUTCOME_EXPECTS``."""
+    """Return the values of ``OUTCOME_CHANGES``, or of ``SCHEDULE_CHANGES``, and those of ``OUTCOME_EXPECTS``."""
     timer = outcome.timer
     assert timer.next_attempt_at is not None
     return (
@@ -119,6 +124,7 @@ def encode_outcome(outcome: Outcome) -> Row:
         encode_failure(outcome.failure),
         None if outcome.expires_at is None else milliseconds(outcome.expires_at),
         timer.attempt_log if outcome.attempt_log is None else outcome.attempt_log,
+        *(() if outcome.schedule is None else (encode_schedule(outcome.schedule.schedule),)),
         timer.revision,
         timer.firing_id,
         milliseconds(timer.next_attempt_at),
@@ -154,6 +160,8 @@ def decode(row: Row) -> Timer:
         expire_after_ms,
         rearmed_at,
         attempt_log,
+        timing,
+        schedule,
     ) = row
     try:
         if DAMAGED in row:
@@ -172,6 +180,7 @@ def decode(row: Row) -> Timer:
                 correlation_id=correlation_id,
                 tags=() if tags is None else decode_tags(tags),
                 expire_after_ms=expire_after_ms,
+                timing_json=timing,
             ),
             digest=digest,
             state=_STATES[state],
@@ -186,6 +195,7 @@ def decode(row: Row) -> Timer:
             expires_at=None if expires_at is None else instant(expires_at),
             rearmed_at=None if rearmed_at is None else instant(rearmed_at),
             attempt_log=attempt_log,
+            schedule=None if schedule is None else decode_schedule(schedule),
         )
         return checked(timer)
     except DamagedRow as error:
@@ -222,6 +232,7 @@ def _salvaged(values: Mapping[str, Value], reason: str) -> Timer:
             correlation_id=given("timer_correlation_id", None),
             tags=readable_tags(values["timer_tags"]),
             expire_after_ms=given("timer_expire_after_ms", None),
+            timing_json=given("timer_timing", None),
         ),
         digest=given("timer_digest", ""),
         state=State.FAILED,
@@ -263,20 +274,6 @@ def readable_tags(text: Value) -> tuple[str, ...]:
         return () if text is None else decode_tags(text)
     except (ValueError, TypeError):
         return ()
-
-
-def encode_failure(failure: Failure | None) -> str | None:
-    if failure is None:
-        return None
-    at = format_instant(failure.at)
-    return json.dumps([failure.reason.value, failure.message, at, failure.status], ensure_ascii=False)
-
-
-def decode_failure(text: str) -> Failure:
-    """Return the failure. Raises ``ValueError`` or ``TypeError`` for anything that ``encode_failure`` did not
-    write."""
-    reason, message, at, status = json.loads(text)
-    return Failure(FailureReason(reason), message, read_instant(at), status)
 
 
 def readable_reason(text: Value) -> FailureReason | None:

@@ -1,4 +1,4 @@
-"""The store port: every operation that Duetime asks of a database, in six parts.
+"""The store port: every operation that Duetime asks of a database, in seven parts.
 
 The docstrings of the parts are the contract, each in a module of its own beside this one.
 
@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from duetime.stores.port.catalogue import Catalogue
 from duetime.stores.port.leases import LeaseStore
+from duetime.stores.port.schedules import ScheduleStore
 from duetime.stores.port.timers import TimerStore
 from duetime.stores.time_source import StoreTime
 
@@ -48,6 +49,9 @@ class Store(Protocol):
 
     @property
     def leases(self) -> LeaseStore: ...
+
+    @property
+    def schedules(self) -> ScheduleStore: ...
 
     @property
     def catalogue(self) -> Catalogue: ...

@@ -87,6 +87,7 @@ class TimerFilter:
 
     ``due_from`` and ``due_to`` are about ``content.execute_at``, ``updated_from`` and ``updated_to`` about
     ``updated_at``: for a finished timer, when it ended. ``failure_reason`` is that of the last failed attempt.
+    ``is_of_schedule`` tells schedules, and their occurrences that are timers, from others.
     """
 
     state: TimerState | None = None
@@ -96,6 +97,7 @@ class TimerFilter:
     failure_reason: FailureReason | None = None
     updated_from: datetime | None = None
     updated_to: datetime | None = None
+    is_of_schedule: bool | None = None
 
     def fits(self, timer: Timer) -> bool:
         """Whether ``timer`` passes; stores say the same in their own words."""
@@ -103,6 +105,7 @@ class TimerFilter:
         return (
             (self.state is None or timer.state is self.state)
             and (self.tag is None or self.tag in timer.content.tags)
+            and self.is_of_schedule in (None, timer.schedule is not None)
             and (self.failure_reason is None or reason is self.failure_reason)
             and _is_within(timer.content.execute_at, self.due_from, self.due_to)
             and _is_within(timer.updated_at, self.updated_from, self.updated_to)

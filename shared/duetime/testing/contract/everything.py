@@ -25,6 +25,7 @@ MODULES = (
     "timers.races",
     "timers.unreadable",
     "timers.load",
+    "schedules",
     "calls.apply",
     "calls.delete",
     "calls.lists",

@@ -25,6 +25,7 @@ from duetime.stores.entities import (
     EXECUTION,
     IDEMPOTENCY_RECORD,
     NAMESPACE,
+    OCCURRENCE,
     SECRET,
     SERVICE_CALL,
     SHARD,
@@ -44,6 +45,7 @@ PARTITION_COLUMNS: Final = {
 """By table."""
 _HOMES: Final[Mapping[Entity, tuple[str, int | str]]] = {
     TIMER: (TIMERS, 1),
+    OCCURRENCE: (TIMERS, 1),
     SHARD: (TIMERS, 1),
     SERVICE_CALL: (CALLS, 2),
     EXECUTION: (CALLS, 2),

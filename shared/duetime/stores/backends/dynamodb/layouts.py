@@ -26,6 +26,7 @@ from duetime.stores.entities import (
     EXECUTION,
     IDEMPOTENCY_RECORD,
     NAMESPACE,
+    OCCURRENCE,
     SECRET,
     SERVICE_CALL,
     SHARD,
@@ -257,6 +258,7 @@ LAYOUTS: Final[dict[Entity, Layout]] = {
     each.entity: each
     for each in (
         _of_shard(TIMER, "TIMER", apart_above=32 * 1024, apart_prefix="LARGE#"),
+        _of_shard(OCCURRENCE, "OCCURRENCE"),
         _of_shard(SHARD, "SHARD", prefix="SHARD#OWNERSHIP", derived=RESERVES_OF_SHARD),
         _layout(WORKER, "WORKER"),
         _layout(

@@ -23,6 +23,7 @@ from duetime.stores.entities import (
     COUNTER,
     IDEMPOTENCY_RECORD,
     NAMESPACE,
+    OCCURRENCE,
     SECRET,
     SHARD,
     TIMER,
@@ -149,6 +150,7 @@ _BIG = frozenset(
         "namespace_revision",
         "counter_value",
         "call_revision",
+        "occurrence_number",
         "duration_ms",
     }
 )
@@ -211,6 +213,7 @@ idempotency_records = table_of(IDEMPOTENCY_RECORD)
 Index("idx_idempotency_record_expiry", idempotency_records.c.record_expires_at)
 
 counters, secrets, workers = table_of(COUNTER), table_of(SECRET), table_of(WORKER)
+occurrences = table_of(OCCURRENCE)
 
 schema_migrations = Table(
     "schema_migrations",

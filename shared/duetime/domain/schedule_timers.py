@@ -1,0 +1,155 @@
+"""Schedules as timers: what is stored of one at first, and what the outcome of an attempt makes of it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from duetime.domain import schedules
+from duetime.domain.ids import occurrence_firing_id, occurrence_timer_id, schedule_timer_id
+from duetime.domain.namespaces import Namespace
+from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState
+from duetime.domain.outcomes import Outcome, ScheduleOutcome
+from duetime.domain.schedules import Missed, Occurrences, Schedule
+from duetime.domain.timers import Timer, TimerContent, TimerState, new_timer
+
+
+def new_schedule_timer(
+    namespace: Namespace, schedule_id: str, content: TimerContent, schedule: Schedule, *, digest: str, now: datetime
+) -> Timer:
+    """The first revision of a schedule. ``content.execute_at`` is of no account."""
+    assert schedule.pending is not None
+    timer = new_timer(
+        namespace,
+        schedule_timer_id(schedule_id),
+        replace(content, execute_at=schedule.pending.due_at),
+        digest=digest,
+        firing_id=occurrence_firing_id(namespace.name, schedule_id, schedule.pending.scheduled_at),
+        now=now,
+    )
+    return replace(timer, schedule=schedule, next_attempt_at=schedule.due_at)
+
+
+def moved(
+    timer: Timer,
+    schedule: Schedule,
+    *occurrences: OccurrenceRecord,
+    made_of: Outcome | None = None,
+    detached: Timer | None = None,
+    due_at: datetime | None = None,
+) -> Outcome:
+    """Return the outcome that leaves the schedule ``timer`` standing at ``schedule``.
+
+    ``due_at``: when something is to be done about it, where that is not when its occurrence is due.
+    """
+    pending, due_at = schedule.pending, due_at or schedule.due_at
+    execute_at, firing_id = timer.content.execute_at, timer.firing_id
+    if pending is not None:
+        execute_at = pending.due_at
+        firing_id = occurrence_firing_id(timer.namespace, timer.schedule_id or "", pending.scheduled_at)
+    return Outcome(
+        timer=timer,
+        state=TimerState.FIRED if due_at is None else TimerState.SCHEDULED,
+        attempts=0,
+        execute_at=execute_at,
+        next_attempt_at=due_at,
+        firing_id=firing_id,
+        fired_at=timer.fired_at if made_of is None else made_of.fired_at,
+        failure=timer.failure if made_of is None else made_of.failure,
+        schedule=ScheduleOutcome(schedule=schedule, occurrences=occurrences, detached=detached, made_of=made_of),
+    )
+
+
+def after_attempt(
+    outcome: Outcome, occurrences: Occurrences, *, now: datetime, started_at: datetime | None
+) -> Outcome:
+    """Return what is recorded of a schedule in the place of ``outcome``, which is as any timer's would be.
+
+    An occurrence that ends makes the schedule move on. One that is retried or parked goes on as a timer of its own.
+    """
+    timer = outcome.timer
+    schedule = timer.schedule
+    assert schedule is not None
+    is_detached = outcome.next_attempt_at is not None
+    line = line_of_attempt(outcome, now=now, started_at=started_at)
+    if line.state is OccurrenceState.MISSED:
+        return moved(timer, schedules.skipped(schedule, occurrences), line, made_of=outcome)
+    if not is_detached:
+        return moved(timer, schedules.fired(schedule, occurrences), line, made_of=outcome)
+    following = schedules.detached(schedule, occurrences)
+    return moved(timer, following, line, made_of=outcome, detached=occurrence_timer(outcome))
+
+
+def occurrence_timer(outcome: Outcome) -> Timer:
+    """Return the timer that the pending occurrence of a schedule goes on as, when its attempt led to ``outcome``."""
+    timer = outcome.timer
+    schedule = timer.schedule
+    assert schedule is not None
+    assert schedule.pending is not None
+    return replace(
+        timer,
+        timer_id=occurrence_timer_id(timer.schedule_id or "", schedule.pending.scheduled_at),
+        content=replace(timer.content, timing_json=None),
+        state=outcome.state,
+        revision=1,
+        attempts=outcome.attempts,
+        next_attempt_at=outcome.next_attempt_at,
+        fired_at=None,
+        failure=outcome.failure,
+        attempt_log=outcome.attempt_log,
+    )
+
+
+def after_last_attempt(outcome: Outcome, *, now: datetime, started_at: datetime | None) -> Outcome:
+    """Return ``outcome`` of an occurrence that is a timer of its own with its line of the history, when it ends."""
+    schedule = outcome.timer.schedule
+    assert schedule is not None
+    if outcome.next_attempt_at is not None:
+        return outcome
+    line = line_of_attempt(outcome, now=now, started_at=started_at)
+    return replace(outcome, schedule=ScheduleOutcome(schedule=schedule, occurrences=(line,)))
+
+
+def line_of_attempt(outcome: Outcome, *, now: datetime, started_at: datetime | None) -> OccurrenceRecord:
+    """Return the line of the pending occurrence. ``started_at``: of the attempt; None: nothing was sent."""
+    schedule = outcome.timer.schedule
+    assert schedule is not None
+    assert schedule.pending is not None
+    if outcome.next_attempt_at is not None:
+        state = OccurrenceState.ONGOING
+    elif outcome.state is TimerState.FIRED:
+        state = OccurrenceState.FIRED
+    else:
+        state = OccurrenceState.FAILED if outcome.attempts else OccurrenceState.MISSED
+    return OccurrenceRecord(
+        number=schedule.number,
+        state=state,
+        scheduled_at=schedule.pending.scheduled_at,
+        recorded_at=now,
+        started_at=started_at,
+        attempts=outcome.attempts,
+        failure=outcome.failure,
+        attempt_log=outcome.attempt_log,
+    )
+
+
+def line_of_missed(missed: Missed, *, now: datetime) -> OccurrenceRecord:
+    return OccurrenceRecord(
+        number=missed.number,
+        state=OccurrenceState.MISSED,
+        scheduled_at=missed.first,
+        last_scheduled_at=missed.last,
+        count=missed.count,
+        recorded_at=now,
+    )
+
+
+def line_of_skipped(schedule: Schedule, *, now: datetime) -> OccurrenceRecord:
+    """Return the line of the pending occurrence, which is not fired since an earlier one goes on."""
+    assert schedule.pending is not None
+    return OccurrenceRecord(
+        number=schedule.number,
+        state=OccurrenceState.SKIPPED,
+        scheduled_at=schedule.pending.scheduled_at,
+        recorded_at=now,
+    )

@@ -1,0 +1,191 @@
+"""Delivery of schedules: what came of an occurrence is recorded together with the step to the next one.
+
+An occurrence is sent as a timer is. Once it ends the schedule moves on; if it is to be retried, or takes long, it
+goes on as a timer of its own (``domain.schedule_timers``). What is too late (``misfire``) or overlaps with an earlier
+one (``overlap``) is recorded and not sent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from duetime.delivery.port import Callback, CallbackResult
+from duetime.domain.errors import InvalidInput
+from duetime.domain.outcomes import Outcome
+from duetime.domain.schedule_timers import (
+    after_attempt,
+    after_last_attempt,
+    line_of_missed,
+    line_of_skipped,
+    moved,
+)
+from duetime.domain.schedules import GRACE, Action, Occurrences, Overlap, Schedule, Turn, closed, skipped, turn
+from duetime.domain.timers import Timer, TimerState
+from duetime.engine.context import EngineContext
+from duetime.engine.delivery import Attempt, Launcher
+from duetime.engine.firing.decided import DecidedDelivery
+from duetime.engine.in_flight import Deferrals, InFlight
+from duetime.engine.keys import queue_key
+from duetime.engine.namespace_cache import NamespaceCache
+from duetime.engine.response.classify import Classification, Disposition
+from duetime.engine.response.decide import unreadable
+from duetime.engine.response.record import Recorder
+from duetime.engine.shards.reading import Span
+from duetime.engine.shards.shard import ShardState
+from duetime.recurrence.stored import stored_occurrences
+from duetime.stores.port.schedules import ScheduleStore
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 5.0
+"""How soon an occurrence that waits for an earlier one in flight looks for it again."""
+_MARGIN: Final = timedelta(seconds=1)
+"""From a retry of the earlier one to that look."""
+_CANNOT_BE_READ = (InvalidInput, ValueError, TypeError, AttributeError)
+
+
+class RecurringDelivery(DecidedDelivery[Timer | None]):
+    """Of schedules, and of their occurrences that are timers. The decision is the earlier occurrence that goes on."""
+
+    def __init__(
+        self,
+        schedules: ScheduleStore,
+        context: EngineContext,
+        recorder: Recorder,
+        namespaces: NamespaceCache,
+        *,
+        in_flight: InFlight,
+        deferrals: Deferrals,
+        launcher: Launcher,
+    ) -> None:
+        self._schedules = schedules
+        super().__init__(
+            context,
+            recorder,
+            namespaces,
+            in_flight=in_flight,
+            deferrals=deferrals,
+            launcher=launcher,
+            offload=context.threads.make(1, "duetime-schedules"),
+        )
+
+    # -- before it is sent -----------------------------------------------------------------------------------
+
+    def skips_queue(self, shard: ShardState, timer: Timer, page: Span) -> bool:
+        """Record at once what is too late."""
+        schedule = timer.schedule
+        view = self._namespaces.get(timer.namespace)
+        has_room = self._recorder.backlog < self._context.settings.max_buffered
+        if not timer.is_schedule or schedule is None or not has_room or view is None or not view.is_usable:
+            return False
+        now = self._context.clock.now()
+        try:
+            occurrences = _occurrences_of(timer)
+        except _CANNOT_BE_READ:
+            outcome = unreadable(timer, now=now, settings=self._context.settings)
+        else:
+            if _must_look(schedule) or not (schedule.is_buffered or _is_late(schedule, now)):
+                return False
+            due = turn(schedule, occurrences, now=now, is_open=False)
+            if due.action is Action.FIRE and due.missed is None:
+                return False
+            outcome = _step(timer, due, occurrences, now=now)
+        attempt = self._in_flight.take(self, shard, timer, queue_key(timer), page, self._context.clock.monotonic())
+        self._recorder.record(attempt, outcome)
+        return True
+
+    def start(self, attempt: Attempt, now: datetime) -> Callback | None:
+        timer = attempt.timer
+        if timer.is_schedule and timer.schedule is not None and _must_look(timer.schedule):
+            self.decide_later(attempt)
+            return None
+        return super().start(attempt, now)
+
+    def _decide_all(self, timers: Sequence[Timer]) -> list[Timer | None]:
+        return self._schedules.ongoing(timers, now=self._context.clock.now())
+
+    def _take(self, attempt: Attempt, decision: Timer | None) -> Callback | None:
+        now, timer = self._context.clock.now(), attempt.timer
+        schedule = timer.schedule
+        assert schedule is not None
+        assert schedule.open_at is not None
+        if decision is None:
+            schedule = closed(schedule, schedule.open_at)
+        occurrences = _occurrences_of(timer)
+        due = turn(schedule, occurrences, now=now, is_open=decision is not None)
+        if due.action is Action.FIRE and due.missed is None:
+            if self._may_start(attempt):
+                attempt.timer = replace(timer, schedule=due.schedule)
+                return super().start(attempt, now)
+            self._in_flight.settle(attempt)
+        else:
+            self._recorder.record(attempt, _step(timer, due, occurrences, now=now, ongoing=decision))
+        return None
+
+    # -- after it was sent -----------------------------------------------------------------------------------
+
+    def _classify(self, result: CallbackResult, now: datetime) -> Classification:
+        found = super()._classify(result, now)
+        if found.disposition is not Disposition.RESCHEDULE:
+            return found
+        message = "nextExecuteAt in the response is not followed: the schedule says when it fires next"
+        return Classification(Disposition.FIRED, message=message)
+
+    def to_record(self, attempt: Attempt, outcome: Outcome) -> Outcome:
+        timer = outcome.timer
+        if outcome.schedule is not None:
+            return outcome
+        now = self._context.clock.now()
+        started_at = attempt.fired_at if outcome.is_of_attempt else None
+        if not timer.is_schedule:
+            return after_last_attempt(outcome, now=now, started_at=started_at)
+        try:
+            occurrences = _occurrences_of(timer)
+        except _CANNOT_BE_READ:
+            return outcome
+        return after_attempt(outcome, occurrences, now=now, started_at=started_at)
+
+
+def _occurrences_of(timer: Timer) -> Occurrences:
+    return stored_occurrences(timer.content.timing_json or "", timer.schedule_id or "")
+
+
+def _must_look(schedule: Schedule) -> bool:
+    """Tell whether an earlier occurrence, which may go on, decides what becomes of the pending one."""
+    return schedule.open_at is not None and schedule.policy.overlap is not Overlap.ALLOW
+
+
+def _is_late(schedule: Schedule, now: datetime) -> bool:
+    return schedule.pending is None or now - schedule.pending.due_at > GRACE
+
+
+def _step(
+    timer: Timer, due: Turn, occurrences: Occurrences, *, now: datetime, ongoing: Timer | None = None
+) -> Outcome:
+    """Return what is recorded when the pending occurrence is not sent, or is not the one that was pending.
+
+    ``ongoing``: the earlier one that goes on.
+    """
+    schedule = due.schedule
+    lines = [] if due.missed is None else [line_of_missed(due.missed, now=now)]
+    due_at = None
+    if due.action is Action.SKIP:
+        lines.append(line_of_skipped(schedule, now=now))
+        schedule = skipped(schedule, occurrences)
+    elif due.action is Action.FIRE and timer.schedule is not None:
+        # It is due at once, and still the one that has waited.
+        schedule = replace(schedule, is_buffered=timer.schedule.is_buffered)
+    elif schedule.is_buffered:
+        due_at = _next_look(ongoing, now)
+    return moved(timer, schedule, *lines, due_at=due_at)
+
+
+def _next_look(ongoing: Timer | None, now: datetime) -> datetime:
+    """Return when to look again for the end of an occurrence: one that waits for its retry does not end before."""
+    if ongoing is not None and ongoing.state is TimerState.SCHEDULED and ongoing.next_attempt_at is not None:
+        return max(ongoing.next_attempt_at, now) + _MARGIN
+    return now + timedelta(seconds=LOOK_SECONDS)

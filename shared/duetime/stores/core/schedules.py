@@ -1,0 +1,123 @@
+"""What schedules have beside timers: their lists, their history, and their occurrences that go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from duetime.domain.ids import is_schedule, occurrence_timer_id, schedule_id_of, schedule_timer_id
+from duetime.domain.namespaces import Namespace
+from duetime.domain.occurrences import KEPT_OCCURRENCES, OccurrenceRecord
+from duetime.domain.timers import Timer
+from duetime.stores import backend as writes
+from duetime.stores.backend import Backend, Condition, Query, Write
+from duetime.stores.core.cursors import cursor_of, place_of
+from duetime.stores.core.schedule_codec import decode_occurrence, encode_occurrence
+from duetime.stores.core.timer_codec import decode_or_salvage
+from duetime.stores.decoding import UnreadableError
+from duetime.stores.entities import OCCURRENCE, OF_NAMESPACE, TIMER
+from duetime.stores.entity import DAMAGED, Key, Place
+from duetime.stores.page_budget import PAGE_BYTES
+from duetime.stores.port.pages import Page
+
+SHARDS_PER_PAGE: Final = 64
+"""How many shards one page of a list looks into."""
+_BEFORE_ALL = schedule_timer_id("")
+
+
+class Schedules:
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def history(self, schedule: Timer, *, limit: int) -> list[OccurrenceRecord]:
+        if schedule.schedule is None:  # it cannot be read
+            return []
+        last = schedule.schedule.number - 1
+        numbers = range(last, max(0, last - min(limit, KEPT_OCCURRENCES)), -1)
+        if not numbers:
+            return []
+        rows = self._backend.read(OCCURRENCE, [slot_of(schedule, number) for number in numbers])
+        found: list[OccurrenceRecord] = []
+        for number, row in zip(numbers, rows, strict=True):
+            try:
+                record = None if row is None else decode_occurrence(row)
+            except UnreadableError:
+                continue
+            if record is not None and record.number == number:
+                found.append(record)
+        return found
+
+    def ongoing(self, schedules: Sequence[Timer], *, now: datetime) -> list[Timer | None]:
+        rows = self._backend.read(TIMER, [_open_key(each) for each in schedules]) if schedules else []
+        timers = [None if row is None else decode_or_salvage(row) for row in rows]
+        return [None if each is None or each.state.is_finished or each.is_expired(now) else each for each in timers]
+
+    def _read_shard(self, namespace: Namespace, after: Place, limit: int, found: list[Timer]) -> Place | None:
+        """Add those of one shard behind ``after`` to ``found``. Return where to go on; None: there are no more."""
+        shard_id = after[0]
+        scan = self._backend.scan(
+            Query(
+                TIMER,
+                OF_NAMESPACE,
+                by=(namespace.name,),
+                after=after,
+                since=shard_id,
+                until=shard_id,
+                limit=limit,
+                budget=PAGE_BYTES,
+            )
+        )
+        for row in scan.rows:
+            timer_id = row[TIMER.places["timer_id"]]
+            if timer_id is not DAMAGED and schedule_id_of(timer_id) is None:
+                return None  # those of schedules come first
+            if timer_id is DAMAGED or is_schedule(timer_id):
+                found.append(decode_or_salvage(row))
+        return scan.end
+
+    def list(self, namespace: Namespace, *, cursor: str | None, limit: int, now: datetime) -> Page[Timer]:
+        shards = namespace.shard_ids()
+        after: Place = (shards.start, _BEFORE_ALL) if cursor is None else place_of(cursor, TIMER, OF_NAMESPACE)
+        found: list[Timer] = []
+        for _ in range(SHARDS_PER_PAGE):
+            shard_id = after[0]
+            end = self._read_shard(namespace, after, limit - len(found), found)
+            if end is None and shard_id + 1 >= shards.stop:
+                return Page([each for each in found if not each.is_expired(now)], None)
+            after = (shard_id + 1, _BEFORE_ALL) if end is None else end
+            if len(found) >= limit:
+                break
+        return Page([each for each in found if not each.is_expired(now)], cursor_of(after))
+
+
+def _open_key(schedule: Timer) -> Key:
+    assert schedule.schedule is not None
+    assert schedule.schedule.open_at is not None
+    timer_id = occurrence_timer_id(schedule.schedule_id or "", schedule.schedule.open_at)
+    return schedule.shard_id, schedule.namespace, timer_id
+
+
+def slot_of(timer: Timer, number: int) -> Key:
+    """Return the key of the line of an occurrence, by the timer that is the schedule or the occurrence."""
+    schedule_id = schedule_timer_id(timer.schedule_id or "")
+    return timer.shard_id, timer.namespace, schedule_id, number % KEPT_OCCURRENCES
+
+
+def line_of(timer: Timer, record: OccurrenceRecord) -> Write:
+    """Return the write of a line. ``timer``: the one whose outcome it is of.
+
+    An occurrence that ends as a timer of its own may end so late that its slot is another one's.
+    """
+    row = (*slot_of(timer, record.number), *encode_occurrence(record))
+    if timer.is_schedule:
+        return writes.put(OCCURRENCE, row, is_new=record.number <= KEPT_OCCURRENCES)
+    key = OCCURRENCE.key_of(row)
+    changes = dict(zip(OCCURRENCE.names[len(key) :], row[len(key) :], strict=True))
+    return writes.update(OCCURRENCE, key, changes, Condition("occurrence_number", changes.pop("occurrence_number")))
+
+
+def removals_of_history(schedule: Timer) -> list[Write]:
+    """Return the writes that remove all lines of a schedule that is removed."""
+    kept = KEPT_OCCURRENCES if schedule.schedule is None else min(schedule.schedule.number, KEPT_OCCURRENCES)
+    return [writes.delete(OCCURRENCE, slot_of(schedule, number)) for number in range(kept)]

@@ -1,0 +1,36 @@
+"""The part of the store port with what schedules have beside timers.
+
+A schedule is a timer (``Timer.is_schedule``): it is put, read, deleted, found due and recorded by ``TimerStore``.
+``TimerStore.delete`` removes its history, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from duetime.domain.namespaces import Namespace
+from duetime.domain.occurrences import OccurrenceRecord
+from duetime.domain.timers import Timer
+from duetime.stores.port.pages import Page
+
+
+class ScheduleStore(Protocol):
+    def history(self, schedule: Timer, *, limit: int) -> list[OccurrenceRecord]:
+        """The last lines, the latest first: up to ``limit``, of the ``KEPT_OCCURRENCES`` that are kept.
+
+        Lines that cannot be read are left out.
+        """
+        ...
+
+    def ongoing(self, schedules: Sequence[Timer], *, now: datetime) -> list[Timer | None]:
+        """The timer that the occurrence at ``schedule.open_at`` goes on as, of each; None when it has ended."""
+        ...
+
+    def list(self, namespace: Namespace, *, cursor: str | None, limit: int, now: datetime) -> Page[Timer]:
+        """Schedules in the order of shard, then id. One that is not changed meanwhile appears exactly once.
+
+        The work of one call is bounded: a page may be short, even empty, and not be the last.
+        """
+        ...
