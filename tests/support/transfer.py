@@ -10,13 +10,16 @@ from typing import Any
 from duetime.domain.api_keys import ApiKey, hash_of
 from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import EncryptedSecret, Namespace, NamespaceSettings
+from duetime.domain.occurrences import PastOccurrence
+from duetime.domain.outcomes import recorded
 from duetime.domain.principals import Role
 from duetime.domain.timers import Timer, TimerState
 from duetime.stores.port.calls import CallRef
 from duetime.stores.port.store import Store
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps
-from duetime.testing.contract.builders import RETENTION, make_failure, make_timer, make_timers, seconds
+from duetime.testing.contract.builders import RETENTION, make_failure, make_timer, make_timers, retried, seconds
+from duetime.testing.contract.schedules import after, make_schedule
 from duetime.testing.contract.steps import create
 from duetime.transfer.exporting import export
 from duetime.transfer.importing import Importer, Loaded, verify
@@ -35,11 +38,26 @@ def fill(store: Store, *, timers: int = 30) -> None:
     orders = store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
     own = store.catalogue.create_namespace("own", num_shards=3, dedicated=True, now=NOW, tenant_id="acme")[0]
     create(store, *make_timers(orders, timers, payload_json=PAYLOAD, execute_at=NOW + seconds(60)))
+    for namespace, name in ((orders, "s1"), (own, "é s")):
+        _fill_schedule(store, make_schedule(namespace, name))
     create(store, *make_timers(own, 7, tags=("a", "b"), correlation_id="corr", expire_after_ms=9000))
     for namespace in (orders, own):
         store.transfer.load_timers(in_every_state(namespace), now=NOW)
     _fill_calls(store, "acme")
     _fill_calls(store, "zeta")
+
+
+def _fill_schedule(store: Store, schedule: Timer) -> None:
+    """Store one whose first occurrence goes on as a timer."""
+    outcome = after(retried(schedule, next_attempt_at=NOW + seconds(90)))
+    assert outcome.schedule is not None
+    assert outcome.schedule.detached is not None
+    store.transfer.load_timers([recorded(outcome, now=NOW), outcome.schedule.detached], now=NOW)
+    (line,) = outcome.schedule.occurrences
+    past = PastOccurrence(
+        namespace=schedule.namespace, schedule_id=schedule.schedule_id or "", shard_id=schedule.shard_id, line=line
+    )
+    store.transfer.load_occurrences([past])
 
 
 def in_every_state(namespace: Namespace) -> list[Timer]:

@@ -310,7 +310,10 @@ class Timers:
         limit: int,
         now: datetime,
     ) -> Page[Timer]:
-        """Return a page of the timers that fit, found by their correlation id where one is given."""
+        """Return a page of the timers that fit, found by their correlation id where one is given.
+
+        Schedules are none of them."""
+        timer_filter = replace(timer_filter, is_of_schedule=False)
         if correlation_id is None:
             return self.store.timers.list(namespace, timer_filter, cursor=cursor, limit=limit, now=now)
         page = self.store.timers.find_by_correlation(namespace, correlation_id, cursor=cursor, limit=limit, now=now)

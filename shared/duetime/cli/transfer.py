@@ -30,6 +30,7 @@ _WORDS = {
     "namespace": ("namespace", "namespaces"),
     "apiKey": ("API key", "API keys"),
     "timer": ("timer", "timers"),
+    "occurrence": ("past occurrence", "past occurrences"),
     "serviceCall": ("service call", "service calls"),
     "execution": ("execution", "executions"),
     "event": ("event", "events"),

@@ -39,6 +39,8 @@ class TimerFailed:
     status: int | None = None
     correlation_id: str | None = None
     tags: tuple[str, ...] = ()
+    schedule_id: str | None = None
+    """It is an occurrence of this schedule that has failed; ``timer_id`` is None."""
 
     @property
     def timer_uuid(self) -> UUID | None:
@@ -53,6 +55,7 @@ class TimerFailed:
             "type": TIMER_FAILED,
             "namespace": self.namespace,
             "timerId": self.timer_id,
+            **({} if self.schedule_id is None else {"scheduleId": self.schedule_id}),
             "timerUuid": None if self.timer_uuid is None else str(self.timer_uuid),
             "firingId": self.firing_id,
             "executeAt": None if self.execute_at is None else format_instant(self.execute_at),
@@ -81,7 +84,8 @@ def failed_event(outcome: Outcome) -> TimerFailed:
         reason=failure.reason,
         message=failure.message,
         namespace=timer.namespace,
-        timer_id=timer.timer_id,
+        timer_id=timer.timer_id if timer.schedule_id is None else None,
+        schedule_id=timer.schedule_id,
         firing_id=timer.firing_id,
         execute_at=outcome.execute_at,
         attempts=outcome.attempts,

@@ -42,6 +42,12 @@ class OccurrenceRecord:
     failure: Failure | None = None
     attempt_log: str | None = None
 
-    @property
-    def slot(self) -> int:
-        return self.number % KEPT_OCCURRENCES
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastOccurrence:
+    """A line of the history, with the schedule that it is of."""
+
+    namespace: str
+    schedule_id: str
+    shard_id: int
+    line: OccurrenceRecord

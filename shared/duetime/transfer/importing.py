@@ -14,7 +14,9 @@ from duetime.domain.api_keys import ApiKey
 from duetime.domain.call_steps import Transition
 from duetime.domain.errors import CallUnreadable, DuetimeError, InvalidInput, StoreError, StoreUnavailable
 from duetime.domain.executions import Execution
+from duetime.domain.ids import schedule_timer_id
 from duetime.domain.namespaces import EncryptedSecret, Namespace
+from duetime.domain.occurrences import PastOccurrence
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
 from duetime.stores.port.calls import ApplyStatus, CallRef
@@ -169,7 +171,7 @@ class Importer:
     def _is_left_out(self, record: Record) -> bool:
         """Tell whether a record is expired, in a refused namespace, or an execution of a call that was not loaded."""
         value = record.value
-        if isinstance(value, Timer | ServiceCall) and value.namespace in self._refused_namespaces:
+        if isinstance(value, Timer | PastOccurrence | ServiceCall) and value.namespace in self._refused_namespaces:
             self._count(record, StoreError("its namespace was refused"))
             return True
         if record.expires_at is not None and record.expires_at <= self._now:
@@ -183,6 +185,9 @@ class Importer:
         """Return a timer or a call with the shard that it has in the target."""
         if isinstance(value, Timer):
             return replace(value, shard_id=self._home(value.namespace).shard_of(value.timer_id))
+        if isinstance(value, PastOccurrence):
+            timer_id = schedule_timer_id(value.schedule_id)
+            return replace(value, shard_id=self._home(value.namespace).shard_of(timer_id))
         if isinstance(value, ServiceCall):
             return replace(value, shard_id=self._home(value.namespace).shard_of(value.call_id))
         return value
@@ -197,6 +202,8 @@ class Importer:
         store = self._store
         if kind is Kind.TIMER:
             return [*store.transfer.load_timers(values, now=self._now)]
+        if kind is Kind.OCCURRENCE:
+            return [*store.transfer.load_occurrences(values)]
         if kind is Kind.SERVICE_CALL:
             return self._load_calls(values)
         if kind is Kind.EXECUTION:

@@ -22,6 +22,7 @@ from pydantic.alias_generators import to_camel
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.executions import Execution
 from duetime.domain.namespaces import Namespace
+from duetime.domain.occurrences import PastOccurrence
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
 from duetime.domain.times import format_instant
@@ -33,6 +34,7 @@ class Kind(StrEnum):
     NAMESPACE = "namespace"
     API_KEY = "apiKey"
     TIMER = "timer"
+    OCCURRENCE = "occurrence"
     SERVICE_CALL = "serviceCall"
     EXECUTION = "execution"
     EVENT = "event"
@@ -65,7 +67,9 @@ class Unreadable:
 OF_STORE: Final = {"shard_id": 0, "first_shard": 0, "unreadable": None}
 """The fields that no record has, and what stands for them: the target's namespaces decide the shards."""
 
-Value: TypeAlias = CatalogueSecret | Namespace | ApiKey | Timer | ServiceCall | Execution | OutboxEvent | Unreadable
+Value: TypeAlias = (
+    CatalogueSecret | Namespace | ApiKey | Timer | PastOccurrence | ServiceCall | Execution | OutboxEvent | Unreadable
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,7 @@ KINDS: dict[type, Kind] = {
     Namespace: Kind.NAMESPACE,
     ApiKey: Kind.API_KEY,
     Timer: Kind.TIMER,
+    PastOccurrence: Kind.OCCURRENCE,
     ServiceCall: Kind.SERVICE_CALL,
     Execution: Kind.EXECUTION,
     OutboxEvent: Kind.EVENT,
@@ -143,6 +148,7 @@ _NAMES: dict[type, Callable[[Any], str]] = {
     Namespace: lambda value: f"namespace {value.name!r}",
     ApiKey: lambda value: f"API key {value.key_id} of tenant {value.tenant_id!r}",
     Timer: lambda value: f"timer {value.timer_id!r} of namespace {value.namespace!r}",
+    PastOccurrence: lambda value: f"occurrence {value.line.number} of schedule {value.schedule_id!r}",
     ServiceCall: lambda value: f"service call {value.call_id} of tenant {value.tenant_id!r}",
     Execution: lambda value: f"execution {value.execution_id} of service call {value.call_id}",
     OutboxEvent: lambda value: f"event {value.event.sequence} of service call {value.event.aggregate_id}",

@@ -16,6 +16,7 @@ from duetime.domain.api_keys import ApiKey
 from duetime.domain.errors import CallUnreadable
 from duetime.domain.executions import Execution
 from duetime.domain.namespaces import Namespace
+from duetime.domain.occurrences import KEPT_OCCURRENCES, PastOccurrence
 from duetime.domain.service_calls import CALLS_PREFIX, CallFailure, ServiceCall, tenant_of
 from duetime.domain.timers import FailureReason, Timer
 from duetime.stores.port.calls import CallFilter, CallRef
@@ -102,9 +103,24 @@ class StoreScan:
     def _timer_reader(self, namespace: Namespace) -> _Read:
         def read(cursor: str | None, limit: int) -> Page[Record]:
             page = self._store.timers.list(namespace, TimerFilter(), cursor=cursor, limit=limit, now=self._now)
-            return Page([record_of(_readable_timer(timer)) for timer in page.items], page.next_cursor)
+            records: list[Record] = []
+            for timer in page.items:
+                records.append(record_of(_readable_timer(timer)))
+                if timer.is_schedule:
+                    records += self._history_of(timer)
+            return Page(records, page.next_cursor)
 
         return read
+
+    def _history_of(self, schedule: Timer) -> Iterator[Record]:
+        for line in self._store.schedules.history(schedule, limit=KEPT_OCCURRENCES):
+            past = PastOccurrence(
+                namespace=schedule.namespace,
+                schedule_id=schedule.schedule_id or "",
+                shard_id=schedule.shard_id,
+                line=line,
+            )
+            yield record_of(past)
 
     # -- service calls ---------------------------------------------------------------------------------------
 

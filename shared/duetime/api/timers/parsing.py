@@ -11,7 +11,7 @@ from duetime.api.http.errors import FieldError, InvalidFields
 from duetime.api.http.parsing import after, check_egress, validate
 from duetime.api.http.raw_json import RawObject
 from duetime.api.http.request import utf8_length
-from duetime.api.timers.requests import RedriveBody, TimerBody, TimerPatch, TimerQuery
+from duetime.api.timers.requests import RedriveBody, TimerBody, TimerFields, TimerPatch, TimerQuery
 from duetime.delivery.egress import EgressPolicy
 from duetime.domain.errors import InvalidInput, PayloadTooLarge
 from duetime.domain.ids import check_timer_id
@@ -28,9 +28,11 @@ from duetime.domain.timers import (
 from duetime.stores.port.timers import TimerFilter
 
 _NULL: Final[dict[str, Any]] = {
-    field.name: None if field.default is MISSING else field.default for field in fields(TimerContent)
+    field.name: None if field.default is MISSING else field.default
+    for field in fields(TimerContent)
+    if field.name in TimerFields.model_fields
 }
-"""What null stands for, by the fields that a timer's content has."""
+"""What null stands for, by the fields that clients give of a timer's content."""
 
 
 def check_id(namespace: Namespace, timer_id: str) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 
 from duetime.domain.ids import is_schedule, occurrence_timer_id, schedule_id_of, schedule_timer_id
 from duetime.domain.namespaces import Namespace
-from duetime.domain.occurrences import KEPT_OCCURRENCES, OccurrenceRecord
+from duetime.domain.occurrences import KEPT_OCCURRENCES, OccurrenceRecord, PastOccurrence
 from duetime.domain.timers import Timer
 from duetime.stores import backend as writes
 from duetime.stores.backend import Backend, Condition, Query, Write
@@ -17,7 +17,7 @@ from duetime.stores.core.schedule_codec import decode_occurrence, encode_occurre
 from duetime.stores.core.timer_codec import decode_or_salvage
 from duetime.stores.decoding import UnreadableError
 from duetime.stores.entities import OCCURRENCE, OF_NAMESPACE, TIMER
-from duetime.stores.entity import DAMAGED, Key, Place
+from duetime.stores.entity import DAMAGED, Key, Place, Row
 from duetime.stores.page_budget import PAGE_BYTES
 from duetime.stores.port.pages import Page
 
@@ -100,8 +100,17 @@ def _open_key(schedule: Timer) -> Key:
 
 def slot_of(timer: Timer, number: int) -> Key:
     """Return the key of the line of an occurrence, by the timer that is the schedule or the occurrence."""
-    schedule_id = schedule_timer_id(timer.schedule_id or "")
-    return timer.shard_id, timer.namespace, schedule_id, number % KEPT_OCCURRENCES
+    return _slot(timer.shard_id, timer.namespace, timer.schedule_id or "", number)
+
+
+def _slot(shard_id: int, namespace: str, schedule_id: str, number: int) -> Key:
+    return shard_id, namespace, schedule_timer_id(schedule_id), number % KEPT_OCCURRENCES
+
+
+def encode_past(past: PastOccurrence) -> Row:
+    """Return the whole row of a line."""
+    key = _slot(past.shard_id, past.namespace, past.schedule_id, past.line.number)
+    return *key, *encode_occurrence(past.line)
 
 
 def line_of(timer: Timer, record: OccurrenceRecord) -> Write:

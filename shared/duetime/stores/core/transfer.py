@@ -10,6 +10,7 @@ from typing import TypeVar
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.executions import Execution
 from duetime.domain.namespaces import Namespace
+from duetime.domain.occurrences import PastOccurrence
 from duetime.domain.timers import Timer
 from duetime.stores import backend as writes
 from duetime.stores.backend import Backend, Query, Write
@@ -20,6 +21,7 @@ from duetime.stores.core.deciding import Decision, decide
 from duetime.stores.core.event_codec import READ, decode_event, encode_event, shown_key
 from duetime.stores.core.execution_codec import decode_or_salvage_execution, encode_execution
 from duetime.stores.core.namespace_codec import decode_namespace
+from duetime.stores.core.schedules import encode_past
 from duetime.stores.core.timer_changes import unchanged
 from duetime.stores.core.timer_codec import decode, decode_or_salvage, encode, key_of
 from duetime.stores.decoding import UnreadableError, repaired
@@ -32,6 +34,7 @@ from duetime.stores.entities import (
     EVENT,
     EXECUTION,
     NAMESPACE,
+    OCCURRENCE,
     SECRET,
     TIMER,
 )
@@ -100,6 +103,15 @@ class Transfer:
             if written.error is not None:
                 raise written.error
         return [place for place, written in enumerate(results) if not written.is_written]
+
+    def load_occurrences(self, occurrences: Sequence[PastOccurrence]) -> list[LoadStatus]:
+        rows = [encode_past(each) for each in occurrences]
+        known = self._not_inserted([writes.insert(OCCURRENCE, row) for row in rows])
+        stored = self._backend.read(OCCURRENCE, [OCCURRENCE.key_of(rows[place]) for place in known]) if known else []
+        statuses = [LoadStatus.LOADED] * len(rows)
+        for place, row in zip(known, stored, strict=True):
+            statuses[place] = LoadStatus.PRESENT if row == rows[place] else LoadStatus.CONFLICT
+        return statuses
 
     def load_executions(self, executions: Sequence[Execution]) -> list[LoadStatus]:
         known = self._not_inserted([writes.insert(EXECUTION, encode_execution(each)) for each in executions])

@@ -22,6 +22,7 @@ from typing import Protocol
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.executions import Execution
 from duetime.domain.namespaces import Namespace
+from duetime.domain.occurrences import PastOccurrence
 from duetime.domain.timers import Timer
 from duetime.stores.port.outbox import OutboxEvent
 from duetime.stores.port.pages import Page
@@ -91,6 +92,10 @@ class TransferStore(Protocol):
         ``shard_id`` is by the namespace that this store has. PRESENT when the stored timer is equal. An expired timer
         counts as absent. None of ``timers`` has expired.
         """
+        ...
+
+    def load_occurrences(self, occurrences: Sequence[PastOccurrence]) -> list[LoadStatus]:
+        """Store lines of histories as they are. No two are in each other's place."""
         ...
 
     def load_executions(self, executions: Sequence[Execution]) -> list[LoadStatus]:

@@ -10,7 +10,7 @@ import pytest
 
 from duetime.domain.ids import occurrence_timer_id, schedule_timer_id
 from duetime.domain.namespaces import Namespace, Pause
-from duetime.domain.occurrences import KEPT_OCCURRENCES, OccurrenceRecord, OccurrenceState
+from duetime.domain.occurrences import KEPT_OCCURRENCES, OccurrenceRecord, OccurrenceState, PastOccurrence
 from duetime.domain.outcomes import Outcome, RecordStatus, recorded
 from duetime.domain.schedule_timers import after_attempt, after_last_attempt, moved, new_schedule_timer
 from duetime.domain.schedules import (
@@ -349,6 +349,26 @@ def test_schedules_and_timers_are_recorded_in_one_batch(store: Store, single: Na
     own = {occurrence_timer_id(name, NOW) for name in ("s1", "s2")}
     assert {each.timer_id for each in due(store, single, until=LATER)} == own
     assert len(due(store, single, until=NOW + MINUTE)) == 6
+
+
+def test_lines_of_a_history_are_loaded_as_they_were(store: Store, single: Namespace) -> None:
+    (schedule,) = create(store, make_schedule(single))
+    record(store, [after(fired(schedule))], claim(store))
+    schedule = stored_schedule(store, single)
+    (line,) = store.schedules.history(schedule, limit=10)
+    others = [
+        replace(line, number=number, attempt_log=log) for number, log in ((1, line.attempt_log), (1, "[]"), (2, None))
+    ]
+    pasts = [
+        PastOccurrence(namespace="single", schedule_id="s1", shard_id=schedule.shard_id, line=each) for each in others
+    ]
+
+    statuses = [store.transfer.load_occurrences([past])[0] for past in pasts]
+
+    assert statuses == [LoadStatus.PRESENT, LoadStatus.CONFLICT, LoadStatus.LOADED]
+    assert schedule.schedule is not None
+    later = replace(schedule, schedule=replace(schedule.schedule, number=3))
+    assert store.schedules.history(later, limit=10) == [others[2], line]
 
 
 def test_a_deleted_schedule_takes_its_history_along(store: Store, single: Namespace) -> None:
