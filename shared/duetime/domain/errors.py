@@ -112,6 +112,31 @@ class TimerConflict(DuetimeError):
     code = "timer_conflict"
 
 
+class ScheduleNotFound(DuetimeError):
+    code = "schedule_not_found"
+
+    def __init__(self, namespace: str, schedule_id: str) -> None:
+        super().__init__(f"schedule {schedule_id!r} does not exist in namespace {namespace!r}")
+
+
+class ScheduleConflict(DuetimeError):
+    """A schedule with this id exists and is another one."""
+
+    code = "schedule_conflict"
+
+
+class ScheduleEnded(DuetimeError):
+    """The schedule has no occurrence any more; it can be replaced or deleted, not paused."""
+
+    code = "schedule_ended"
+
+
+class ScheduleUnreadable(DuetimeError):
+    """The stored schedule cannot be read, so it cannot fire; it can be replaced or deleted."""
+
+    code = "schedule_unreadable"
+
+
 class TimerFinished(DuetimeError):
     """The timer has fired or failed; it can be replaced or redriven, not changed."""
 

@@ -54,6 +54,11 @@ def occurrence_timer_id(schedule_id: str, scheduled_at: datetime) -> str:
     return f"{_OF_SCHEDULE}{schedule_id}{_OF_SCHEDULE}{to_milliseconds(scheduled_at)}"
 
 
+def trigger_timer_id(schedule_id: str, at: datetime) -> str:
+    """Return the id of the timer that fires a schedule by hand."""
+    return f"{_OF_SCHEDULE}{schedule_id}{_OF_SCHEDULE}t{to_milliseconds(at)}"
+
+
 def schedule_id_of(timer_id: str) -> str | None:
     """Return the schedule that a timer is, or is an occurrence of; None for any other timer."""
     return timer_id.split(_OF_SCHEDULE, 2)[1] if timer_id.startswith(_OF_SCHEDULE) else None

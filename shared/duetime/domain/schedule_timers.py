@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from duetime.domain import schedules
-from duetime.domain.ids import occurrence_firing_id, occurrence_timer_id, schedule_timer_id
+from duetime.domain import ids, schedules
+from duetime.domain.ids import (
+    occurrence_firing_id,
+    occurrence_timer_id,
+    schedule_timer_id,
+    trigger_timer_id,
+)
 from duetime.domain.namespaces import Namespace
 from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState
 from duetime.domain.outcomes import Outcome, ScheduleOutcome
-from duetime.domain.schedules import Missed, Occurrences, Schedule
+from duetime.domain.schedules import Missed, Occurrence, Occurrences, Schedule
 from duetime.domain.timers import Timer, TimerContent, TimerState, new_timer
 
 
@@ -28,6 +33,53 @@ def new_schedule_timer(
         now=now,
     )
     return replace(timer, schedule=schedule, next_attempt_at=schedule.due_at)
+
+
+def standing_at(timer: Timer, schedule: Schedule, *, now: datetime) -> Timer:
+    """Return the next revision of the schedule ``timer``: a client has changed where it stands."""
+    pending = schedule.pending
+    content, firing_id = timer.content, timer.firing_id
+    if pending is not None:
+        content = replace(content, execute_at=pending.due_at)
+        firing_id = occurrence_firing_id(timer.namespace, timer.schedule_id or "", pending.scheduled_at)
+    return replace(
+        timer,
+        content=content,
+        schedule=schedule,
+        state=TimerState.FIRED if pending is None else TimerState.SCHEDULED,
+        firing_id=firing_id,
+        attempts=0,
+        next_attempt_at=schedule.due_at,
+        revision=timer.revision + 1,
+        updated_at=now,
+    )
+
+
+def triggered(timer: Timer, *, now: datetime) -> Timer:
+    """Return the first revision of a timer that fires the schedule ``timer`` at ``now``, beside its occurrences.
+
+    It has number 0 and no line in the history. The same for the same ``now``.
+    """
+    schedule = timer.schedule
+    assert schedule is not None
+    return replace(
+        timer,
+        timer_id=trigger_timer_id(timer.schedule_id or "", now),
+        content=replace(timer.content, execute_at=now, timing_json=None),
+        schedule=replace(schedule, pending=Occurrence(now, now), number=0),
+        state=TimerState.SCHEDULED,
+        firing_id=str(ids.timer_uuid(timer.namespace, trigger_timer_id(timer.schedule_id or "", now))),
+        revision=1,
+        attempts=0,
+        next_attempt_at=now,
+        created_at=now,
+        updated_at=now,
+        fired_at=None,
+        failure=None,
+        rearmed_at=None,
+        expires_at=None,
+        attempt_log=None,
+    )
 
 
 def moved(
@@ -104,7 +156,7 @@ def after_last_attempt(outcome: Outcome, *, now: datetime, started_at: datetime 
     """Return ``outcome`` of an occurrence that is a timer of its own with its line of the history, when it ends."""
     schedule = outcome.timer.schedule
     assert schedule is not None
-    if outcome.next_attempt_at is not None:
+    if outcome.next_attempt_at is not None or not schedule.number:
         return outcome
     line = line_of_attempt(outcome, now=now, started_at=started_at)
     return replace(outcome, schedule=ScheduleOutcome(schedule=schedule, occurrences=(line,)))

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
 
 from duetime.domain.ids import is_schedule, occurrence_timer_id, schedule_id_of, schedule_timer_id
 from duetime.domain.namespaces import Namespace
 from duetime.domain.occurrences import KEPT_OCCURRENCES, OccurrenceRecord, PastOccurrence
-from duetime.domain.timers import Timer
+from duetime.domain.timers import FailureReason, Timer
 from duetime.stores import backend as writes
 from duetime.stores.backend import Backend, Condition, Query, Write
 from duetime.stores.core.cursors import cursor_of, place_of
+from duetime.stores.core.deciding import Decision, decide
 from duetime.stores.core.schedule_codec import decode_occurrence, encode_occurrence
-from duetime.stores.core.timer_codec import decode_or_salvage
+from duetime.stores.core.timer_codec import decode_or_salvage, encode_changed
 from duetime.stores.decoding import UnreadableError
 from duetime.stores.entities import OCCURRENCE, OF_NAMESPACE, TIMER
 from duetime.stores.entity import DAMAGED, Key, Place, Row
 from duetime.stores.page_budget import PAGE_BYTES
 from duetime.stores.port.pages import Page
+from duetime.stores.port.timers import ChangeResult, ChangeStatus
 
 SHARDS_PER_PAGE: Final = 64
 """How many shards one page of a list looks into."""
@@ -52,6 +54,35 @@ class Schedules:
         rows = self._backend.read(TIMER, [_open_key(each) for each in schedules]) if schedules else []
         timers = [None if row is None else decode_or_salvage(row) for row in rows]
         return [None if each is None or each.state.is_finished or each.is_expired(now) else each for each in timers]
+
+    def change(
+        self,
+        namespace: Namespace,
+        schedule_id: str,
+        change: Callable[[Timer], Timer],
+        *,
+        now: datetime,
+        if_revision: int | None = None,
+    ) -> ChangeResult:
+        def judge(_: int, row: Row | None) -> Decision[ChangeResult]:
+            stored = None if row is None else decode_or_salvage(row)
+            if row is None or stored is None:
+                return Decision(ChangeResult(ChangeStatus.NOT_FOUND))
+            if if_revision not in (None, stored.revision):
+                return Decision(ChangeResult(ChangeStatus.REVISION_MISMATCH, stored))
+            if stored.failure is not None and stored.failure.reason is FailureReason.UNREADABLE:
+                return Decision(ChangeResult(ChangeStatus.UNREADABLE, stored))
+            timer = change(stored)
+            result = ChangeResult(ChangeStatus.APPLIED, timer)
+            if timer is stored:
+                return Decision(result)
+            is_same = Condition("timer_revision", stored.revision)
+            return Decision(result, writes.difference(TIMER, row, encode_changed(timer), is_same))
+
+        timer_id = schedule_timer_id(schedule_id)
+        key = (namespace.shard_of(timer_id), namespace.name, timer_id)
+        (result,) = decide(self._backend, TIMER, [key], judge, now=now)
+        return result
 
     def _read_shard(self, namespace: Namespace, after: Place, limit: int, found: list[Timer]) -> Place | None:
         """Add those of one shard behind ``after`` to ``found``. Return where to go on; None: there are no more."""

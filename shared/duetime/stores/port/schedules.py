@@ -6,7 +6,7 @@ A schedule is a timer (``Timer.is_schedule``): it is put, read, deleted, found d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.occurrences import OccurrenceRecord
 from duetime.domain.timers import Timer
 from duetime.stores.port.pages import Page
+from duetime.stores.port.timers import ChangeResult
 
 
 class ScheduleStore(Protocol):
@@ -26,6 +27,23 @@ class ScheduleStore(Protocol):
 
     def ongoing(self, schedules: Sequence[Timer], *, now: datetime) -> list[Timer | None]:
         """The timer that the occurrence at ``schedule.open_at`` goes on as, of each; None when it has ended."""
+        ...
+
+    def change(
+        self,
+        namespace: Namespace,
+        schedule_id: str,
+        change: Callable[[Timer], Timer],
+        *,
+        now: datetime,
+        if_revision: int | None = None,
+    ) -> ChangeResult:
+        """Apply ``change`` to a schedule atomically; when others write in between it is called again.
+
+        It returns the next revision (``domain.schedule_timers.standing_at``), or the schedule itself when nothing
+        is to be written. Judged in this order: NOT_FOUND, REVISION_MISMATCH, UNREADABLE. Raises what ``change``
+        raises.
+        """
         ...
 
     def list(self, namespace: Namespace, *, cursor: str | None, limit: int, now: datetime) -> Page[Timer]:

@@ -26,6 +26,7 @@ MODULES = (
     "timers.unreadable",
     "timers.load",
     "schedules",
+    "schedule_changes",
     "calls.apply",
     "calls.delete",
     "calls.lists",

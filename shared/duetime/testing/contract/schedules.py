@@ -10,7 +10,7 @@ import pytest
 
 from duetime.domain.ids import occurrence_timer_id, schedule_timer_id
 from duetime.domain.namespaces import Namespace, Pause
-from duetime.domain.occurrences import KEPT_OCCURRENCES, OccurrenceRecord, OccurrenceState, PastOccurrence
+from duetime.domain.occurrences import KEPT_OCCURRENCES, OccurrenceRecord, OccurrenceState
 from duetime.domain.outcomes import Outcome, RecordStatus, recorded
 from duetime.domain.schedule_timers import after_attempt, after_last_attempt, moved, new_schedule_timer
 from duetime.domain.schedules import (
@@ -24,7 +24,7 @@ from duetime.domain.schedules import (
 )
 from duetime.domain.timers import Timer, TimerChange, TimerState
 from duetime.stores.port.store import Store
-from duetime.stores.port.timers import PutMode, PutStatus, TimerFilter, TimerRef
+from duetime.stores.port.timers import PutMode, PutStatus, TimerRef
 from duetime.stores.port.transfer import LoadStatus
 from duetime.testing.contract.builders import (
     NOW,
@@ -37,7 +37,7 @@ from duetime.testing.contract.builders import (
     retried,
     seconds,
 )
-from duetime.testing.contract.steps import claim, create, due, read_all, record, stored
+from duetime.testing.contract.steps import claim, create, due, record, stored
 from duetime.testing.contract.subject import Subject
 
 MINUTE = timedelta(minutes=1)
@@ -349,68 +349,3 @@ def test_schedules_and_timers_are_recorded_in_one_batch(store: Store, single: Na
     own = {occurrence_timer_id(name, NOW) for name in ("s1", "s2")}
     assert {each.timer_id for each in due(store, single, until=LATER)} == own
     assert len(due(store, single, until=NOW + MINUTE)) == 6
-
-
-def test_lines_of_a_history_are_loaded_as_they_were(store: Store, single: Namespace) -> None:
-    (schedule,) = create(store, make_schedule(single))
-    record(store, [after(fired(schedule))], claim(store))
-    schedule = stored_schedule(store, single)
-    (line,) = store.schedules.history(schedule, limit=10)
-    others = [
-        replace(line, number=number, attempt_log=log) for number, log in ((1, line.attempt_log), (1, "[]"), (2, None))
-    ]
-    pasts = [
-        PastOccurrence(namespace="single", schedule_id="s1", shard_id=schedule.shard_id, line=each) for each in others
-    ]
-
-    statuses = [store.transfer.load_occurrences([past])[0] for past in pasts]
-
-    assert statuses == [LoadStatus.PRESENT, LoadStatus.CONFLICT, LoadStatus.LOADED]
-    assert schedule.schedule is not None
-    later = replace(schedule, schedule=replace(schedule.schedule, number=3))
-    assert store.schedules.history(later, limit=10) == [others[2], line]
-
-
-def test_a_deleted_schedule_takes_its_history_along(store: Store, single: Namespace) -> None:
-    create(store, make_schedule(single))
-    lease = claim(store)
-    for _ in range(3):
-        record(store, [after(fired(stored_schedule(store, single)))], lease)
-    schedule = stored_schedule(store, single)
-
-    (result,) = store.timers.delete(single, [TimerRef(schedule.timer_id)], now=NOW)
-
-    assert result.timer == schedule
-    assert store.schedules.history(schedule, limit=10) == []
-
-
-def test_lists_tell_schedules_from_timers(store: Store, orders: Namespace) -> None:
-    timers = create(store, *(make_timer(orders, f"t{each}") for each in range(20)))
-    schedules = create(store, *(make_schedule(orders, f"s{each}") for each in range(20)))
-    leases = [claim(store, shard_id) for shard_id in orders.shard_ids()]
-    record(store, [after(retried(schedules[0], next_attempt_at=LATER))], *leases)
-    own = occurrence_timer_id("s0", NOW)
-
-    def listed(timer_filter: TimerFilter) -> set[str]:
-        pages = read_all(
-            lambda cursor: store.timers.list(orders, timer_filter, cursor=cursor, limit=3, now=NOW), max_pages=40
-        )
-        assert len({each.timer_id for each in pages}) == len(pages)
-        return {each.timer_id for each in pages}
-
-    plain, of_schedules = {each.timer_id for each in timers}, {each.timer_id for each in schedules}
-    scheduled = TimerState.SCHEDULED
-    assert listed(TimerFilter()) == plain | of_schedules | {own}
-    assert listed(TimerFilter(is_of_schedule=False)) == plain
-    assert listed(TimerFilter(is_of_schedule=False, state=scheduled)) == plain
-    assert listed(TimerFilter(is_of_schedule=True, state=scheduled)) == of_schedules | {own}
-    found = read_all(lambda cursor: store.schedules.list(orders, cursor=cursor, limit=3, now=NOW))
-    assert {each.timer_id for each in found} == of_schedules
-    assert len(found) == len(of_schedules)
-    assert [each.shard_id for each in found] == sorted(each.shard_id for each in found)
-
-
-def test_a_namespace_without_schedules_lists_none(store: Store, orders: Namespace) -> None:
-    create(store, *(make_timer(orders, f"t{each}") for each in range(20)))
-
-    assert read_all(lambda cursor: store.schedules.list(orders, cursor=cursor, limit=3, now=NOW)) == []
