@@ -100,6 +100,15 @@ SAMPLES: dict[str, Sample] = {
     "listDeliveries": Sample(query={"limit": "1"}),
     "listDeliveryAttempts": Sample(),
     "redriveDeliveries": Sample({"ids": ["d.1"]}),
+    "createSchedule": Sample({"every": "1h", "callbackUrl": CALLBACK_URL}),
+    "putSchedule": Sample({"every": "2h", "callbackUrl": CALLBACK_URL}),
+    "getSchedule": Sample(),
+    "listSchedules": Sample(query={"limit": "1"}),
+    "deleteSchedule": Sample(),
+    "pauseSchedule": Sample({"reason": "r"}),
+    "resumeSchedule": Sample(),
+    "triggerSchedule": Sample(),
+    "listOccurrences": Sample(query={"past": "1"}),
     "previewSchedule": Sample({"cron": ["0 9 * * *"]}),
     "getPrincipal": Sample(),
     "listShards": Sample(),
@@ -178,6 +187,7 @@ def everything_of(world: TenantWorld) -> list[Any]:
     api = world.globex.api()
     paths = (
         None,
+        "/v1/namespaces/globex-orders/schedules",
         "/v1/namespaces",
         "/v1/tenants/globex/api-keys",
         "/v1/tenants/globex/service-calls",
@@ -209,6 +219,7 @@ def _make_tenant(name: str, store: Store, clock: FakeClock, handler: Handler) ->
     parameters = {
         "namespace": f"{name}-orders",
         "timer_id": "t1",
+        "schedule_id": "s1",
         "tenant": name,
         "key_id": f"{name}-{Role.READER}",
         "version": "any",
@@ -221,6 +232,10 @@ def _make_tenant(name: str, store: Store, clock: FakeClock, handler: Handler) ->
     for timer_id in ("t1", "t2"):
         timer = {"id": timer_id, "correlationId": "shared", **_TIMER}
         assert api.create(_marked(timer, tenant.mark)).status == 201
+    for schedule_id in ("s1", "s2"):
+        schedule = {"id": schedule_id, "every": "1h", "callbackUrl": CALLBACK_URL, "payload": "mark"}
+        path = f"/v1/namespaces/{name}-orders/schedules"
+        assert api.call("POST", path, _marked(schedule, tenant.mark)).status == 201
     secret = api.call("POST", f"/v1/namespaces/{name}-orders/secrets", {})
     assert secret.status == 201
     return replace(

@@ -83,6 +83,18 @@ if TYPE_CHECKING:
         TimerState,
     )
     from duetime_client.retrying import NO_RETRIES, Retries
+    from duetime_client.schedule_models import (
+        NewSchedule,
+        Occurrences,
+        OccurrenceState,
+        Overlap,
+        PastOccurrence,
+        Schedule,
+        ScheduleEnd,
+        ScheduleMisfire,
+        ScheduleState,
+        Triggered,
+    )
     from duetime_client.values import UNSET, RawJson, RetryPolicy, Unset
 
 __version__ = "0.1.0"
@@ -128,10 +140,15 @@ __all__ = [
     "Namespace",
     "NamespaceDeletion",
     "NamespaceState",
+    "NewSchedule",
     "NewServiceCall",
     "NewTimer",
     "NotFound",
     "Occurrence",
+    "OccurrenceState",
+    "Occurrences",
+    "Overlap",
+    "PastOccurrence",
     "PreconditionFailed",
     "Principal",
     "RawJson",
@@ -140,7 +157,11 @@ __all__ = [
     "Retries",
     "RetryPolicy",
     "Role",
+    "Schedule",
+    "ScheduleEnd",
+    "ScheduleMisfire",
     "SchedulePreview",
+    "ScheduleState",
     "SentRequest",
     "ServerError",
     "ServiceCall",
@@ -150,6 +171,7 @@ __all__ = [
     "Throttled",
     "Timer",
     "TimerState",
+    "Triggered",
     "Unauthenticated",
     "Unavailable",
     "UnexpectedAnswer",
@@ -157,7 +179,16 @@ __all__ = [
     "Unset",
 ]
 
-_HOMES = ("errors", "values", "models", "call_models", "retrying", "blocking.client", "asynchronous.client")
+_HOMES = (
+    "errors",
+    "values",
+    "models",
+    "call_models",
+    "schedule_models",
+    "retrying",
+    "blocking.client",
+    "asynchronous.client",
+)
 """Where the names are looked for; httpx is imported by the last two."""
 
 

@@ -14,6 +14,7 @@ from duetime_client.call_models import NewServiceCall
 from duetime_client.decoding import json_name
 from duetime_client.errors import InvalidArgument
 from duetime_client.models import NewTimer
+from duetime_client.schedule_models import NewSchedule
 from duetime_client.values import (
     Encoder,
     RetryPolicy,
@@ -58,6 +59,7 @@ def _encoder(field: Field[Any], hint: Any) -> Encoder:
 
 
 TIMER: Final = _table(NewTimer)
+SCHEDULE: Final = _table(NewSchedule) | {"id": ("id", plain)}
 CALL: Final = _table(NewServiceCall)
 CALL_REQUEST: Final = {name: CALL.pop(name) for name in ("method", "url", "headers", "body")}
 TIMER_FILTER: Table = {
@@ -81,6 +83,7 @@ NAMESPACE: Table = {
     "misfire": ("misfire", plain),
 }
 PAUSE: Table = {"reason": ("reason", plain)}
+OCCURRENCES: Table = {"past": ("past", plain), "coming": ("coming", plain)}
 TIMING: Table = {
     "cron": ("cron", texts),
     "every": ("every", duration),
@@ -145,6 +148,10 @@ def timer_body(timer: NewTimer, *, id: str | None) -> dict[str, Any]:  # noqa: A
     return body(TIMER, **_given(timer) | {"id": id})
 
 
+def schedule_body(schedule: NewSchedule, *, id: str | None) -> dict[str, Any]:  # noqa: A002
+    return body(SCHEDULE, **_given(schedule) | {"id": id})
+
+
 def call_body(call: NewServiceCall) -> dict[str, Any]:
     """With an idempotency key, so that a request whose answer was lost can be repeated."""
     request = body(CALL_REQUEST, **{name: getattr(call, name) for name in CALL_REQUEST})
@@ -153,6 +160,6 @@ def call_body(call: NewServiceCall) -> dict[str, Any]:
     return body(CALL, **given | {"idempotency_key": key}) | {"request": request}
 
 
-def _given(model: NewTimer | NewServiceCall) -> dict[str, Any]:
+def _given(model: NewTimer | NewSchedule | NewServiceCall) -> dict[str, Any]:
     """Return the fields that are not the default."""
     return {each.name: value for each in fields(model) if (value := getattr(model, each.name)) is not each.default}

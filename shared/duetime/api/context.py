@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from duetime.api.http.cursors import Cursors
 from duetime.api.http.request import Request
 from duetime.app.namespaces import kept, readable, stored_namespace, visible
+from duetime.app.schedules import Schedules
 from duetime.app.timers import Timers
 from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 from duetime.delivery.encryption import SecretBox
@@ -145,12 +146,14 @@ class Services:
     namespaces: NamespaceCache
     cursors: Cursors
     timers: Timers
+    schedules: Schedules
 
     @classmethod
     def of(cls, context: ApiContext) -> Services:
         store, clock = context.store, context.clock
         timers = Timers(store, clock, context.on_stored, context.cancelled_retention)
-        return cls(context, NamespaceCache(store, clock), Cursors(store.catalogue), timers)
+        schedules = Schedules(store, clock, context.on_stored)
+        return cls(context, NamespaceCache(store, clock), Cursors(store.catalogue), timers, schedules)
 
     def with_ids(self, new_id: Callable[[], str]) -> Services:
         """The same for one request, whose ids ``new_id`` makes."""

@@ -12,6 +12,7 @@ from duetime.api.keys import endpoints as keys
 from duetime.api.namespaces import endpoints as namespaces
 from duetime.api.namespaces import secrets
 from duetime.api.schedules import endpoints as schedules
+from duetime.api.schedules import preview
 from duetime.api.status import endpoints as status
 from duetime.api.timers import attempts, batches, lists, redrives
 from duetime.api.timers import endpoints as timers
@@ -41,6 +42,7 @@ TIMER_ROUTES = (
     *keys.ROUTES,
     *webhooks.ROUTES,
     *schedules.ROUTES,
+    *preview.ROUTES,
     *status.ROUTES,
     *document_routes(all_routes),
     *console.ROUTES,

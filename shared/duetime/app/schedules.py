@@ -1,4 +1,4 @@
-"""The use cases of schedules: create, put, get, list, delete, pause, resume, trigger, change times, occurrences.
+"""The use cases of schedules: create, put, get, list, delete, pause, resume, trigger, occurrences.
 
 A schedule is a timer of its own kind (``domain.schedule_timers``). Here it goes by its id, which is not that timer's.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import NamedTuple
+from datetime import datetime
+from typing import NamedTuple, TypeVar
 
+from duetime.app.revisions import Revisions
 from duetime.app.timers import Stored
 from duetime.domain.clock import Clock
 from duetime.domain.errors import (
@@ -21,22 +22,26 @@ from duetime.domain.errors import (
     ScheduleNotFound,
     ScheduleUnreadable,
     StoreRefused,
+    StoreUnavailable,
 )
 from duetime.domain.ids import schedule_timer_id
 from duetime.domain.namespaces import Namespace, Pause
 from duetime.domain.occurrences import OccurrenceRecord
 from duetime.domain.schedule_timers import new_schedule_timer, standing_at, triggered
-from duetime.domain.schedules import Occurrence, SchedulePolicy, new_schedule, retimed
+from duetime.domain.schedules import Occurrence, SchedulePolicy, new_schedule
 from duetime.domain.timers import FailureReason, Timer, TimerContent, content_digest
 from duetime.recurrence.spec import TimingSpec
 from duetime.recurrence.stored import stored_occurrences, timing_json
 from duetime.stores.port.pages import Page
 from duetime.stores.port.store import Store
-from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerRef
+from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
 
+_TRIES = 5
 MAX_TIMING_BYTES = 4096
 """It is stored with each occurrence that is recorded, on databases that write whole rows."""
-_MILLISECOND = timedelta(milliseconds=1)
+
+
+ResultT = TypeVar("ResultT", PutResult, ChangeResult)
 
 
 class NewSchedule(NamedTuple):
@@ -69,17 +74,19 @@ class Schedules:
         return self._stored(result.timer, wanted.schedule_id, is_new=result.status is PutStatus.CREATED)
 
     def put(
-        self, namespace: Namespace, wanted: NewSchedule, *, now: datetime, if_revision: int | None = None
+        self, namespace: Namespace, asked: NewSchedule, *, now: datetime, wanted: Revisions | None = None
     ) -> Stored:
         """Create a schedule, or put it in the place of another one, which begins anew. The same changes nothing.
 
         Raises ``RevisionMismatch``, ``InvalidInput`` and ``StoreRefused``.
         """
-        timer = _first_revision(namespace, wanted, now)
-        (result,) = self.store.timers.put([timer], mode=PutMode.REPLACE, now=now, if_revision=if_revision)
-        if result.status is PutStatus.REVISION_MISMATCH:
-            raise RevisionMismatch("the schedule has another revision than If-Match names")
-        return self._stored(result.timer, wanted.schedule_id, is_new=result.status is PutStatus.CREATED)
+        timer = _first_revision(namespace, asked, now)
+
+        def put(revision: int | None) -> PutResult:
+            return self.store.timers.put([timer], mode=PutMode.REPLACE, now=now, if_revision=revision)[0]
+
+        result = self._under(wanted, put, namespace, asked.schedule_id, now)
+        return self._stored(result.timer, asked.schedule_id, is_new=result.status is PutStatus.CREATED)
 
     def get(self, namespace: Namespace, schedule_id: str, *, now: datetime) -> Timer:
         """Return a schedule. Raises ``ScheduleNotFound``."""
@@ -93,15 +100,18 @@ class Schedules:
         return self.store.schedules.list(namespace, cursor=cursor, limit=limit, now=now)
 
     def delete(
-        self, namespace: Namespace, schedule_id: str, *, now: datetime, if_revision: int | None = None
+        self, namespace: Namespace, schedule_id: str, *, now: datetime, wanted: Revisions | None = None
     ) -> None:
         """Remove a schedule and its history. An occurrence that goes on as a timer of its own does go on.
 
         Raises ``ScheduleNotFound``, ``RevisionMismatch`` and ``StoreRefused``.
         """
-        ref = TimerRef(schedule_timer_id(schedule_id), if_revision)
-        (result,) = self.store.timers.delete(namespace, [ref], now=now)
-        _or_raise(result, namespace, schedule_id)
+
+        def delete(revision: int | None) -> ChangeResult:
+            ref = TimerRef(schedule_timer_id(schedule_id), revision)
+            return self.store.timers.delete(namespace, [ref], now=now)[0]
+
+        _or_raise(self._under(wanted, delete, namespace, schedule_id, now), namespace, schedule_id)
 
     def pause(
         self,
@@ -110,7 +120,7 @@ class Schedules:
         *,
         reason: str | None,
         now: datetime,
-        if_revision: int | None = None,
+        wanted: Revisions | None = None,
     ) -> Timer:
         """Let nothing fire until it is resumed. One that is paused stays as it is, with its reason.
 
@@ -126,10 +136,10 @@ class Schedules:
                 return timer
             return standing_at(timer, replace(schedule, pause=Pause(now, reason)), now=now)
 
-        return self._change(namespace, schedule_id, pause, now, if_revision)
+        return self._change(namespace, schedule_id, pause, now, wanted)
 
     def resume(
-        self, namespace: Namespace, schedule_id: str, *, now: datetime, if_revision: int | None = None
+        self, namespace: Namespace, schedule_id: str, *, now: datetime, wanted: Revisions | None = None
     ) -> Timer:
         """Let it fire again. What came due meanwhile is missed, and fires as ``misfire`` says."""
 
@@ -140,38 +150,7 @@ class Schedules:
                 return timer
             return standing_at(timer, replace(schedule, pause=None), now=now)
 
-        return self._change(namespace, schedule_id, resume, now, if_revision)
-
-    def retime(
-        self,
-        namespace: Namespace,
-        schedule_id: str,
-        timing: TimingSpec,
-        policy: SchedulePolicy,
-        *,
-        now: datetime,
-        if_revision: int | None = None,
-    ) -> Timer:
-        """Change times and policies. The next occurrence is the first after now, if the times are others.
-
-        Raises as ``pause``, and ``InvalidInput``.
-        """
-        text = _checked_timing(timing)
-        occurrences = stored_occurrences(text, schedule_id)
-
-        def retime(timer: Timer) -> Timer:
-            schedule = timer.schedule
-            assert schedule is not None
-            changed = replace(schedule, policy=policy)
-            if text != timer.content.timing_json:
-                changed = retimed(changed, occurrences, after=now)
-            if changed == schedule and text == timer.content.timing_json:
-                return timer
-            content = replace(timer.content, timing_json=text)
-            digest = _digest(content, policy, is_paused=schedule.pause is not None)
-            return standing_at(replace(timer, content=content, digest=digest), changed, now=now)
-
-        return self._change(namespace, schedule_id, retime, now, if_revision)
+        return self._change(namespace, schedule_id, resume, now, wanted)
 
     def trigger(self, namespace: Namespace, schedule_id: str, *, now: datetime) -> Timer:
         """Fire it now, beside its occurrences and whatever it is doing: paused or ended, too.
@@ -188,15 +167,15 @@ class Schedules:
         """Return the last lines of the history, the latest first."""
         return self.store.schedules.history(schedule, limit=limit)
 
-    def coming(self, schedule: Timer, *, after: datetime, limit: int) -> list[Occurrence]:
-        """Return the occurrences to come, from the pending one on, that are scheduled after ``after``."""
+    def coming(self, schedule: Timer, *, limit: int) -> list[Occurrence]:
+        """Return the occurrences to come, from the pending one on."""
         state = schedule.schedule
         if state is None or state.pending is None:
             return []
         occurrences = stored_occurrences(schedule.content.timing_json or "", schedule.schedule_id or "")
         left = limit if state.policy.max_firings is None else min(limit, state.policy.max_firings - state.firings)
         found: list[Occurrence] = []
-        following = occurrences.after(max(after, state.pending.scheduled_at - _MILLISECOND))
+        following: Occurrence | None = state.pending
         while following is not None and len(found) < left:
             found.append(following)
             following = occurrences.after(following.scheduled_at)
@@ -208,12 +187,37 @@ class Schedules:
         schedule_id: str,
         change: Callable[[Timer], Timer],
         now: datetime,
-        if_revision: int | None,
+        wanted: Revisions | None,
     ) -> Timer:
-        result = self.store.schedules.change(namespace, schedule_id, change, now=now, if_revision=if_revision)
+        def judged(timer: Timer) -> Timer:
+            if wanted is not None and not wanted.match_strongly(timer.revision):
+                raise _mismatch()
+            return change(timer)
+
+        result = self.store.schedules.change(namespace, schedule_id, judged, now=now)
         timer = _or_raise(result, namespace, schedule_id)
         self.on_stored([timer])
         return timer
+
+    def _under(
+        self,
+        wanted: Revisions | None,
+        act: Callable[[int | None], ResultT],
+        namespace: Namespace,
+        schedule_id: str,
+        now: datetime,
+    ) -> ResultT:
+        """Call ``act`` with the revision that is ``wanted``, or with None when any is."""
+        if wanted is None:
+            return act(None)
+        for _ in range(_TRIES):  # whoever changes it in between, as each occurrence does, makes another try necessary
+            current = self.store.timers.get(namespace, schedule_timer_id(schedule_id), now=now)
+            if current is None or not wanted.match_strongly(current.revision):
+                raise _mismatch()
+            result = act(current.revision)
+            if result.status not in (PutStatus.REVISION_MISMATCH, ChangeStatus.REVISION_MISMATCH):
+                return result
+        raise StoreUnavailable("the schedule is being changed all the time")
 
     def _stored(self, timer: Timer | None, schedule_id: str, *, is_new: bool) -> Stored:
         if timer is None:
@@ -256,8 +260,6 @@ def _checked_timing(timing: TimingSpec) -> str:
 
 
 def _or_raise(result: ChangeResult, namespace: Namespace, schedule_id: str) -> Timer:
-    if result.status is ChangeStatus.REVISION_MISMATCH:
-        raise RevisionMismatch("the schedule has another revision than If-Match names")
     if result.status is ChangeStatus.UNREADABLE:
         raise _unreadable(schedule_id)
     if result.status is ChangeStatus.REFUSED:
@@ -265,6 +267,10 @@ def _or_raise(result: ChangeResult, namespace: Namespace, schedule_id: str) -> T
     if result.status is ChangeStatus.NOT_FOUND or result.timer is None:
         raise ScheduleNotFound(namespace.name, schedule_id)
     return result.timer
+
+
+def _mismatch() -> RevisionMismatch:
+    return RevisionMismatch("the schedule does not exist in a revision that If-Match names")
 
 
 def _unreadable(schedule_id: str) -> ScheduleUnreadable:

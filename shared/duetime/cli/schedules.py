@@ -7,12 +7,29 @@ from typing import Any
 
 import click
 
-from duetime.cli.remote import Remote, json_option, on_server
-from duetime.cli.tables import show_items
+from duetime.cli.remote import Remote, if_revision_option, json_option, limit_option, on_server, path
+from duetime.cli.tables import show_item, show_items
+from duetime.cli.timers import content_options
 from duetime.cli.values import Duration, Instant, options
 
 _COLUMNS = {"LOCAL TIME": "localTime", "SCHEDULED AT": "scheduledAt", "DUE AT": "dueAt"}
 
+_LIST_COLUMNS = {
+    "ID": "id",
+    "STATE": "state",
+    "NEXT": "nextScheduledAt",
+    "FIRINGS": "firings",
+    "LAST": "firedAt",
+    "FAILURE": "failure.message",
+}
+_PAST_COLUMNS = {
+    "NUMBER": "number",
+    "STATE": "state",
+    "SCHEDULED AT": "scheduledAt",
+    "COUNT": "count",
+    "ATTEMPTS": "attempts",
+    "MESSAGE": "failure.message",
+}
 _timing_options = options(
     click.option("--cron", multiple=True, metavar="EXPRESSION", help="Like '30 9 * * MON-FRI'. Can be repeated."),
     click.option("--every", type=Duration(), help="An interval of 1s or more, like 90m."),
@@ -34,15 +51,170 @@ _timing_options = options(
 )
 
 
-@click.group(short_help="Preview schedules.")
+_policy_options = options(
+    click.option(
+        "--misfire",
+        type=click.Choice(["all", "latest", "skip"], case_sensitive=False),
+        help="What is done with occurrences that were missed, by an outage or a pause.  [default: all]",
+    ),
+    click.option("--catch-up", metavar="DURATION", help="With --misfire all: how old they may be.  [default: 1h]"),
+    click.option(
+        "--overlap",
+        type=click.Choice(["allow", "skip", "bufferOne"], case_sensitive=False),
+        help="What is done while an earlier occurrence is retried or in flight.  [default: allow]",
+    ),
+    click.option("--max-firings", type=click.IntRange(1), help="End the schedule after so many."),
+    click.option("--paused", is_flag=True, default=None, help="Fire nothing until it is resumed."),
+)
+_schedule_arguments = options(click.argument("namespace"), click.argument("schedule_id", metavar="ID"))
+
+
+@click.group(short_help="Create, list, pause, trigger and preview schedules.")
 def schedules() -> None:
-    """Preview schedules: cron expressions, intervals and rules, in a time zone.
+    """Create, list, pause, trigger and preview schedules: cron expressions, intervals and rules, in a time zone.
 
     \b
+      duetime schedules create default https://example.com/hook --cron '30 9 * * MON-FRI' --tz Europe/Berlin
       duetime schedules preview --cron '30 9 * * MON-FRI' --tz Europe/Berlin
       duetime schedules preview --cron 'cron(0 18 ? * MON-FRI *)' --count 3
       duetime schedules preview --rrule 'FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17' --json
     """
+
+
+def _path(namespace: str, schedule_id: str, rest: str = "") -> str:
+    return path("/v1/namespaces/{}/schedules/{}", namespace, schedule_id) + rest
+
+
+def _body(given: dict[str, Any]) -> dict[str, Any]:
+    """Return what options give of a schedule: those of its times by their types, the others as they are."""
+    from duetime_client import bodies
+
+    timing = {name: value or None for name, value in given.items() if name in bodies.TIMING}
+    return bodies.body(bodies.TIMING, **timing) | {
+        name: value for name, value in given.items() if name not in bodies.TIMING
+    }
+
+
+@schedules.command(short_help="Create a schedule.")
+@click.argument("namespace")
+@click.argument("callback_url", metavar="URL")
+@click.option("--id", "new_id", metavar="ID", help="Id, unique in the namespace.  [default: a new one]")
+@_timing_options
+@_policy_options
+@content_options
+@json_option
+@on_server("createSchedule")
+def create(*, remote: Remote, namespace: str, new_id: str | None, as_json: bool, **given: Any) -> None:
+    """Create a schedule that calls URL. Prints its id.
+
+    Give --cron, --every or --rrule, or more of them. `duetime schedules preview` shows when it would occur.
+    """
+    from duetime_client import bodies
+
+    body = _body(given) | {"id": new_id or bodies.new_id()}
+    response = remote.call("POST", path("/v1/namespaces/{}/schedules", namespace), body=body)
+    click.echo(response.content.decode() if as_json else response.json()["id"])
+
+
+@schedules.command(short_help="Create or replace a schedule.")
+@_schedule_arguments
+@click.argument("callback_url", metavar="URL")
+@_timing_options
+@_policy_options
+@content_options
+@if_revision_option
+@json_option
+@on_server("putSchedule")
+def put(
+    *, remote: Remote, namespace: str, schedule_id: str, if_revision: int | None, as_json: bool, **given: Any
+) -> None:
+    """Create or replace the schedule ID, which then begins anew. The options are those of `create`."""
+    response = remote.call("PUT", _path(namespace, schedule_id), body=_body(given), if_revision=if_revision)
+    show_item(response.content, as_json=as_json)
+
+
+@schedules.command()
+@_schedule_arguments
+@json_option
+@on_server("getSchedule")
+def show(*, remote: Remote, namespace: str, schedule_id: str, as_json: bool) -> None:
+    """Show a schedule."""
+    show_item(remote.call("GET", _path(namespace, schedule_id)).content, as_json=as_json)
+
+
+@schedules.command("list", short_help="List the schedules of a namespace.")
+@click.argument("namespace")
+@limit_option
+@json_option
+@on_server("listSchedules")
+def list_schedules(*, remote: Remote, namespace: str, limit: int, as_json: bool) -> None:
+    """List the schedules of NAMESPACE, by shard and id, with their next occurrence."""
+    query = {"limit": min(limit + 1, 100)}
+    found = remote.items(path("/v1/namespaces/{}/schedules", namespace), query, limit=limit + 1)
+    show_items(found, _LIST_COLUMNS, as_json=as_json, limit=limit)
+
+
+@schedules.command(short_help="Remove a schedule.")
+@_schedule_arguments
+@if_revision_option
+@on_server("deleteSchedule")
+def delete(*, remote: Remote, namespace: str, schedule_id: str, if_revision: int | None) -> None:
+    """Remove a schedule and its history. An occurrence that is being retried, or in flight, goes on."""
+    remote.call("DELETE", _path(namespace, schedule_id), if_revision=if_revision)
+    click.echo(f"removed {schedule_id}", err=True)
+
+
+@schedules.command(short_help="Pause a schedule.")
+@_schedule_arguments
+@click.option("--reason", help="Why, for people (at most 255 characters).")
+@if_revision_option
+@json_option
+@on_server("pauseSchedule")
+def pause(
+    *, remote: Remote, namespace: str, schedule_id: str, reason: str | None, if_revision: int | None, as_json: bool
+) -> None:
+    """Let nothing of a schedule fire until it is resumed."""
+    address = _path(namespace, schedule_id, "/pause")
+    response = remote.call("POST", address, body={"reason": reason}, if_revision=if_revision)
+    show_item(response.content, as_json=as_json)
+
+
+@schedules.command(short_help="Resume a paused schedule.")
+@_schedule_arguments
+@if_revision_option
+@json_option
+@on_server("resumeSchedule")
+def resume(*, remote: Remote, namespace: str, schedule_id: str, if_revision: int | None, as_json: bool) -> None:
+    """Let a schedule fire again. What came due meanwhile is missed, and fires as --misfire says."""
+    response = remote.call("POST", _path(namespace, schedule_id, "/resume"), if_revision=if_revision)
+    show_item(response.content, as_json=as_json)
+
+
+@schedules.command(short_help="Fire a schedule now.")
+@_schedule_arguments
+@json_option
+@on_server("triggerSchedule")
+def trigger(*, remote: Remote, namespace: str, schedule_id: str, as_json: bool) -> None:
+    """Fire a schedule now, beside its occurrences, which stay as they are."""
+    show_item(remote.call("POST", _path(namespace, schedule_id, "/trigger")).content, as_json=as_json)
+
+
+@schedules.command(short_help="Show past and coming occurrences.")
+@_schedule_arguments
+@click.option("--past", type=click.IntRange(0, 100), default=10, show_default=True, help="Past ones to show.")
+@click.option("--coming", type=click.IntRange(0, 100), default=10, show_default=True, help="Coming ones to show.")
+@json_option
+@on_server("listOccurrences")
+def occurrences(*, remote: Remote, namespace: str, schedule_id: str, past: int, coming: int, as_json: bool) -> None:
+    """Show the last occurrences of a schedule with what became of them, and the next ones."""
+    query = {"past": past, "coming": coming}
+    response = remote.call("GET", _path(namespace, schedule_id, "/occurrences"), query=query, has="past")
+    if as_json:
+        click.echo(response.content.decode())
+        return
+    found = json.loads(response.content)
+    show_items(found["past"][::-1], _PAST_COLUMNS, as_json=False)
+    show_items(found["coming"], _COLUMNS, as_json=False)
 
 
 @schedules.command(short_help="Show when a schedule would occur.")

@@ -52,7 +52,7 @@ _due_options = options(
     click.option("--execute-at", metavar="TIME", help="Due time in RFC 3339, with an offset."),
     click.option("--delay", metavar="DURATION", help='Due after this duration, like "90s" or "1h30m".'),
 )
-_content_options = options(
+content_options = options(
     click.option("--payload", type=Json(), metavar="JSON", help="Payload, sent exactly as given."),
     headers_option,
     tags_option,
@@ -79,7 +79,7 @@ def timers() -> None:
 @click.argument("callback_url", metavar="URL")
 @click.option("--id", "timer_id", metavar="ID", help="Id, unique in the namespace.  [default: a new one]")
 @_due_options
-@_content_options
+@content_options
 @json_option
 @on_server("createTimer")
 def create(*, remote: Remote, namespace: str, timer_id: str | None, as_json: bool, **given: Any) -> None:
@@ -99,7 +99,7 @@ def create(*, remote: Remote, namespace: str, timer_id: str | None, as_json: boo
 @_timer_arguments
 @click.argument("callback_url", metavar="URL")
 @_due_options
-@_content_options
+@content_options
 @if_revision_option
 @json_option
 @on_server("putTimer")
@@ -144,7 +144,7 @@ def list_timers(*, remote: Remote, namespace: str, limit: int, as_json: bool, **
 @_timer_arguments
 @click.option("--callback-url", metavar="URL", help="New callback URL.")
 @_due_options
-@_content_options
+@content_options
 @click.option("--clear", type=click.Choice(_CLEARABLE), multiple=True, help="Value to clear. Can be repeated.")
 @if_revision_option
 @json_option

@@ -39,7 +39,7 @@ def check_timer_id(namespace: str, timer_id: str) -> str:
 
 
 MAX_SCHEDULE_ID_CHARACTERS = 230
-"""The ids of its timers are longer."""
+"""The ids of its timers are longer, and their keys fit ``MAX_KEY_BYTES`` with this."""
 _OF_SCHEDULE = "\x01"
 """No client's timer has it in its id. It sorts before what they have."""
 
@@ -73,6 +73,13 @@ def occurrence_firing_id(namespace: str, schedule_id: str, scheduled_at: datetim
     """Return the same for an occurrence however often, and by whichever timer, it is sent."""
     schedule = timer_uuid(namespace, schedule_timer_id(schedule_id))
     return str(uuid5(schedule, str(to_milliseconds(scheduled_at))))
+
+
+def check_schedule_id(namespace: str, schedule_id: str) -> str:
+    """``schedule_id``, or ``ValueError`` when it cannot name a schedule of ``namespace``."""
+    if len(schedule_id) > MAX_SCHEDULE_ID_CHARACTERS:
+        raise ValueError(f"must have 1 to {MAX_SCHEDULE_ID_CHARACTERS} characters")
+    return check_timer_id(namespace, schedule_id)
 
 
 def sort_key(namespace: str, timer_id: str) -> str:

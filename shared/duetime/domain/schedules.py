@@ -23,7 +23,7 @@ MAX_COUNTED: Final = 1000
 """A schedule by the second that was paused for a year has missed more than can be counted."""
 
 
-class Misfire(StrEnum):
+class ScheduleMisfire(StrEnum):
     """What is done with occurrences that were missed, by an outage or a pause."""
 
     ALL = "all"
@@ -75,7 +75,7 @@ class Occurrences(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulePolicy:
-    misfire: Misfire = Misfire.ALL
+    misfire: ScheduleMisfire = ScheduleMisfire.ALL
     catch_up_ms: int = DEFAULT_CATCH_UP_MS
     overlap: Overlap = Overlap.ALLOW
     max_firings: int | None = None
@@ -169,7 +169,7 @@ def turn(schedule: Schedule, occurrences: Occurrences, *, now: datetime, is_open
         return Turn(Action.WAIT, schedule)
     missed = None
     if schedule.is_buffered or now - schedule.pending.due_at > GRACE:
-        policy = replace(schedule.policy, misfire=Misfire.LATEST) if schedule.is_buffered else schedule.policy
+        policy = replace(schedule.policy, misfire=ScheduleMisfire.LATEST) if schedule.is_buffered else schedule.policy
         kept = _first_kept(schedule.pending, policy, occurrences, now)
         schedule, missed = _without_missed(schedule, schedule.pending, kept, occurrences, now)
     pending = schedule.pending
@@ -246,9 +246,9 @@ def _first_kept(
 ) -> Occurrence | None:
     """Return the first occurrence from ``pending`` on that is not missed: it fires, or is not due yet."""
     latest = occurrences.due_by(now) or pending
-    if policy.misfire is Misfire.LATEST:
+    if policy.misfire is ScheduleMisfire.LATEST:
         return latest
-    oldest = now - (max(policy.catch_up_ms * MILLISECOND, GRACE) if policy.misfire is Misfire.ALL else GRACE)
+    oldest = now - (max(policy.catch_up_ms * MILLISECOND, GRACE) if policy.misfire is ScheduleMisfire.ALL else GRACE)
     if pending.due_at < oldest:
         too_old = occurrences.due_by(oldest - MILLISECOND) or pending
         kept = occurrences.after(too_old.scheduled_at)

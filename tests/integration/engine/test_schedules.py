@@ -18,7 +18,7 @@ from duetime.domain.namespaces import Pause
 from duetime.domain.occurrences import KEPT_OCCURRENCES, OccurrenceRecord, OccurrenceState
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.schedule_timers import new_schedule_timer
-from duetime.domain.schedules import Misfire, Overlap, Schedule, ScheduleEnd, SchedulePolicy, new_schedule
+from duetime.domain.schedules import Overlap, Schedule, ScheduleEnd, ScheduleMisfire, SchedulePolicy, new_schedule
 from duetime.domain.timers import Timer, TimerState
 from duetime.domain.times import MAX_INSTANT, format_instant
 from duetime.engine.settings import EngineSettings
@@ -264,7 +264,7 @@ def test_all_of_the_time_to_catch_up_fire(store: Store, clock: VirtualClock) -> 
 
 
 def test_the_latest_fires(store: Store, clock: VirtualClock) -> None:
-    sender = after_outage(store, clock, SchedulePolicy(misfire=Misfire.LATEST))
+    sender = after_outage(store, clock, SchedulePolicy(misfire=ScheduleMisfire.LATEST))
 
     assert sent(sender) == [1800, 1860, 1920]
     assert [line.state for line in history(store, clock)] == [State.MISSED, State.FIRED, State.FIRED, State.FIRED]
@@ -272,14 +272,14 @@ def test_the_latest_fires(store: Store, clock: VirtualClock) -> None:
 
 
 def test_the_latest_of_rare_occurrences_fires_however_late(store: Store, clock: VirtualClock) -> None:
-    sender = after_outage(store, clock, SchedulePolicy(misfire=Misfire.LATEST), every_seconds=1000)
+    sender = after_outage(store, clock, SchedulePolicy(misfire=ScheduleMisfire.LATEST), every_seconds=1000)
 
     assert sent(sender) == [1000]
     assert lines(store, clock) == [(1000, State.FIRED)]
 
 
 def test_none_of_what_was_missed_fires(store: Store, clock: VirtualClock) -> None:
-    sender = after_outage(store, clock, SchedulePolicy(misfire=Misfire.SKIP), every_seconds=1000)
+    sender = after_outage(store, clock, SchedulePolicy(misfire=ScheduleMisfire.SKIP), every_seconds=1000)
 
     assert sent(sender) == []
     assert lines(store, clock) == [(1000, State.MISSED)]
@@ -297,7 +297,7 @@ def test_what_is_too_late_by_its_own_limit_is_missed(store: Store, clock: Virtua
 
 
 def test_nothing_is_decided_while_the_namespace_is_paused(store: Store, clock: VirtualClock) -> None:
-    put(store, [make_schedule(every_seconds=30, policy=SchedulePolicy(misfire=Misfire.SKIP))], START)
+    put(store, [make_schedule(every_seconds=30, policy=SchedulePolicy(misfire=ScheduleMisfire.SKIP))], START)
     namespace = store.catalogue.get_namespace("default")
     assert namespace is not None
     paused = replace(namespace, settings=replace(namespace.settings, pause=Pause(START)))

@@ -40,3 +40,35 @@ def test_what_is_no_schedule_is_one_line(store: object, cli: Cli) -> None:
     err = cli.fails("schedules", "preview", "--cron", "0 0 31 2 *", code=1)
 
     assert "cron: day-of-month: no month of the expression has such a day" in err
+
+
+HOOK = "https://receiver.test/hook"
+
+
+def test_a_schedule_lives_by_commands(store: object, cli: Cli) -> None:
+    cli("namespaces", "create", "default")
+    out, _ = cli(
+        *("schedules", "create", "default", HOOK, "--id", "s1", "--cron", "30 9 * * *", "--tz", "Europe/Berlin"),
+        *("--misfire", "latest", "--catch-up", "2h", "--overlap", "skip", "--max-firings", "7", "--jitter", "30s"),
+        *("--payload", '{"n": 1.10}', "--tag", "a"),
+    )
+    assert out == "s1\n"
+
+    made = json.loads(cli("schedules", "show", "default", "s1", "--json")[0])
+    assert (made["cron"], made["timeZone"], made["jitter"]) == (["30 9 * * *"], "Europe/Berlin", "30s")
+    assert (made["misfire"], made["catchUp"], made["overlap"], made["maxFirings"]) == ("latest", "2h", "skip", 7)
+    assert (made["payload"], made["tags"]) == ({"n": 1.1}, ["a"])
+    listed, _ = cli("schedules", "list", "default")
+    assert listed.splitlines()[1].startswith("s1  Active")
+    paused = json.loads(cli("schedules", "pause", "default", "s1", "--reason", "moved", "--json")[0])
+    assert (paused["state"], paused["pauseReason"]) == ("Paused", "moved")
+    resumed = json.loads(cli("schedules", "resume", "default", "s1", "--if-revision", "2", "--json")[0])
+    assert resumed["state"] == "Active"
+    assert "firing id" in cli("schedules", "trigger", "default", "s1")[0]
+    shown, _ = cli("schedules", "occurrences", "default", "s1", "--coming", "3")
+    assert len(shown.splitlines()) == 1 + 1 + 3
+    put = json.loads(cli("schedules", "put", "default", "s1", HOOK, "--every", "90m", "--paused", "--json")[0])
+    assert (put["every"], put["state"]) == ("1h30m", "Paused")
+    _, err = cli("schedules", "delete", "default", "s1")
+    assert err == "removed s1\n"
+    assert "does not exist" in cli.fails("schedules", "show", "default", "s1", code=1)

@@ -19,7 +19,7 @@ from duetime.api.documents.openapi import openapi_document
 from duetime.api.routes import all_routes
 from duetime.domain.principals import Role
 from duetime.testing.transport import HandlerTransport
-from duetime_client import Conflict, Duetime, NewTimer, RetryPolicy
+from duetime_client import Conflict, Duetime, NewSchedule, NewTimer, RetryPolicy
 from duetime_client.decoding import json_name
 from duetime_client.following import EventPage
 from tests.support.clock import NOW
@@ -53,6 +53,25 @@ TIMER: dict[str, Any] = {
     "expire_after": HOUR,
     "correlation_id": "c",
     "tags": ["a"],
+}
+SCHEDULE: dict[str, Any] = {
+    **TIMER,
+    "cron": ["@daily"],
+    "every": HOUR,
+    "rrule": ["FREQ=DAILY"],
+    "time_zone": "Europe/Berlin",
+    "anchor": AT,
+    "dst": "both",
+    "start_at": AT,
+    "end_at": AT + 99 * HOUR,
+    "exclude": ["2026-12-25"],
+    "jitter": HOUR,
+    "window": HOUR,
+    "misfire": names.ScheduleMisfire.LATEST,
+    "catch_up": HOUR,
+    "overlap": "skip",
+    "max_firings": 7,
+    "paused": False,
 }
 REDRIVE: dict[str, Any] = {
     "reason": names.FailureReason.TIMEOUT,
@@ -89,6 +108,23 @@ USES: dict[str, Use] = {
         misfire="expire",
         if_revision=d.namespaces.get(has["namespace"]).revision,
     ),
+    "createSchedule": lambda d, has: [
+        d.schedules.create(has["namespace"], NewSchedule(**SCHEDULE), schedule_id="new"),
+        d.schedules.create(has["namespace"], NewSchedule(every=HOUR, callback_url=CALLBACK_URL)),
+    ],
+    "putSchedule": lambda d, has: [
+        d.schedules.put(has["namespace"], "new", NewSchedule(**SCHEDULE)),
+        d.schedules.put(has["namespace"], "new", NewSchedule(**SCHEDULE | {"tags": ()}), if_revision=1),
+    ],
+    "getSchedule": lambda d, has: d.schedules.get(has["namespace"], has["schedule_id"]),
+    "listSchedules": lambda d, has: list(d.schedules.list(has["namespace"], page_size=1)),
+    "deleteSchedule": lambda d, has: d.schedules.delete(has["namespace"], has["schedule_id"], if_revision=1),
+    "pauseSchedule": lambda d, has: d.schedules.pause(
+        has["namespace"], has["schedule_id"], reason="r", if_revision=1
+    ),
+    "resumeSchedule": lambda d, has: d.schedules.resume(has["namespace"], has["schedule_id"], if_revision=1),
+    "triggerSchedule": lambda d, has: d.schedules.trigger(has["namespace"], has["schedule_id"]),
+    "listOccurrences": lambda d, has: d.schedules.occurrences(has["namespace"], has["schedule_id"], past=3, coming=3),
     "previewSchedule": lambda d, _: d.schedules.preview(
         cron=["@daily"],
         every=HOUR,
@@ -287,6 +323,10 @@ MODELS: dict[str, type[Any]] = {
     "ShardOwnerResponse": names.ShardOwner,
     "TimerResponse": names.Timer,
     "OccurrenceResponse": names.Occurrence,
+    "OccurrencesResponse": names.Occurrences,
+    "PastOccurrenceResponse": names.PastOccurrence,
+    "ScheduleResponse": names.Schedule,
+    "TriggerResponse": names.Triggered,
     "SchedulePreviewResponse": names.SchedulePreview,
 }
 ENUMS: dict[str, type[Enum]] = {
@@ -300,11 +340,17 @@ ENUMS: dict[str, type[Enum]] = {
     "Method": names.Method,
     "Misfire": names.Misfire,
     "NamespaceState": names.NamespaceState,
+    "OccurrenceState": names.OccurrenceState,
+    "Overlap": names.Overlap,
+    "ScheduleEnd": names.ScheduleEnd,
+    "ScheduleMisfire": names.ScheduleMisfire,
+    "ScheduleState": names.ScheduleState,
     "Role": names.Role,
     "TimerState": names.TimerState,
 }
 MEMBERS: dict[str, set[str]] = {
     "DeleteResponse": {"id", "namespace", "attemptInFlight"},
+    "ScheduleDeletionResponse": {"id", "namespace"},
     "DeletedItem": {"id", "status", "problem", "attemptInFlight"},
     "ItemResult": {"id", "status", "problem"},
     "FieldProblem": {"field", "message"},
@@ -360,7 +406,7 @@ def test_an_operation_is_used_with_all_that_it_takes(operation_id: str, tenant: 
     content = operation.get("requestBody", {}).get("content", {})
     schema = next(iter(content.values()), {}).get("schema", {})
     # A cursor is sent when there is a next page; the id of a timer that is put is in the path.
-    elsewhere = {"cursor", "id"} if operation_id == "putTimer" else {"cursor"}
+    elsewhere = {"cursor", "id"} if operation_id in ("putTimer", "putSchedule") else {"cursor"}
     assert members_of(*bodies) | elsewhere == properties_of(schema) | elsewhere
     assert {each.headers["content-type"] for each in asked if each.content} <= content.keys() | (
         {"application/json"} if operation_id == "patchServiceCall" else set()

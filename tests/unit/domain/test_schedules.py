@@ -15,12 +15,12 @@ from duetime.domain.schedules import (
     MAX_CAUGHT_UP,
     MAX_COUNTED,
     Action,
-    Misfire,
     Missed,
     Occurrence,
     Overlap,
     Schedule,
     ScheduleEnd,
+    ScheduleMisfire,
     SchedulePolicy,
     closed,
     detached,
@@ -58,7 +58,7 @@ def every(distance: timedelta, number: int) -> Listed:
     return Listed([START + n * distance for n in range(1, number + 1)])
 
 
-def policy(misfire: Misfire = Misfire.ALL, **other: object) -> SchedulePolicy:
+def policy(misfire: ScheduleMisfire = ScheduleMisfire.ALL, **other: object) -> SchedulePolicy:
     return SchedulePolicy(misfire=misfire, **other)  # type: ignore[arg-type]
 
 
@@ -86,9 +86,9 @@ def test_the_next_is_computed_from_the_last_however_late_it_fires() -> None:
 
 @pytest.mark.parametrize(
     ("misfire", "kept", "count"),
-    [(Misfire.ALL, 240, 239), (Misfire.LATEST, 300, 299), (Misfire.SKIP, 299, 298)],
+    [(ScheduleMisfire.ALL, 240, 239), (ScheduleMisfire.LATEST, 300, 299), (ScheduleMisfire.SKIP, 299, 298)],
 )
-def test_what_was_missed_is_one_line_of_the_history(misfire: Misfire, kept: int, count: int) -> None:
+def test_what_was_missed_is_one_line_of_the_history(misfire: ScheduleMisfire, kept: int, count: int) -> None:
     minutely = every(MINUTE, 1000)
     schedule = begun(minutely, policy(misfire))
 
@@ -125,7 +125,7 @@ def test_a_schedule_ends_after_its_last_occurrence_or_its_most_firings() -> None
 
 def test_a_delay_counts_from_when_an_occurrence_is_due() -> None:
     delayed = Listed([START + n * HOUR for n in range(1, 9)], delay=50 * MINUTE)
-    schedule = begun(delayed, policy(Misfire.SKIP))
+    schedule = begun(delayed, policy(ScheduleMisfire.SKIP))
 
     assert turn(schedule, delayed, now=START + 109 * MINUTE, is_open=False).action is Action.WAIT
     assert turn(schedule, delayed, now=START + 111 * MINUTE, is_open=False).action is Action.FIRE
@@ -181,7 +181,7 @@ def test_other_occurrences_begin_after_what_is_passed_or_after_the_change() -> N
 
 POLICIES = st.builds(
     SchedulePolicy,
-    misfire=st.sampled_from(Misfire),
+    misfire=st.sampled_from(ScheduleMisfire),
     catch_up_ms=st.sampled_from([0, 300_000, 3_600_000]),
     overlap=st.sampled_from(Overlap),
     max_firings=st.sampled_from([None, None, 1, 5]),
@@ -239,7 +239,7 @@ class Played:
         last = self.occurrences.after(missed.last - SECOND)
         assert last is not None
         assert last.due_at <= self.now
-        if self.policy.misfire is Misfire.ALL and self.policy.overlap is not Overlap.BUFFER_ONE:
+        if self.policy.misfire is ScheduleMisfire.ALL and self.policy.overlap is not Overlap.BUFFER_ONE:
             assert self.now - last.due_at > max(timedelta(milliseconds=self.policy.catch_up_ms), GRACE)
 
     def end_earlier(self) -> None:

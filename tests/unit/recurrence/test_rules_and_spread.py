@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from duetime.domain.errors import InvalidInput
-from duetime.domain.schedules import Misfire, SchedulePolicy, fired, new_schedule, turn
+from duetime.domain.schedules import ScheduleMisfire, SchedulePolicy, fired, new_schedule, turn
 from duetime.domain.times import MAX_INSTANT
 from duetime.recurrence import zones
 from duetime.recurrence.occurrences import ScheduleOccurrences, recurrence
@@ -262,7 +262,9 @@ def test_what_is_due_by_a_time_is_the_last_whose_delay_has_passed(spread: dict[s
 
 def test_a_schedule_moves_through_an_outage_over_a_clock_change() -> None:
     daily = ScheduleOccurrences(recurrence(TimingSpec(cron=("30 2 * * *",), time_zone=BERLIN)), "a")
-    schedule = new_schedule(SchedulePolicy(misfire=Misfire.LATEST), daily, after=datetime(2026, 3, 26, tzinfo=UTC))
+    schedule = new_schedule(
+        SchedulePolicy(misfire=ScheduleMisfire.LATEST), daily, after=datetime(2026, 3, 26, tzinfo=UTC)
+    )
 
     found = turn(schedule, daily, now=datetime(2026, 3, 29, 12, tzinfo=UTC), is_open=False)
 

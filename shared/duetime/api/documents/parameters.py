@@ -12,6 +12,7 @@ from duetime.api.http.idempotency import IDEMPOTENCY_KEY, REPLAYED
 from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH
 from duetime.api.http.route import Route
 from duetime.api.http.validators import IDEMPOTENCY_KEY_PATTERN, MAX_CORRELATION_ID_CHARACTERS
+from duetime.api.schedules.requests import SCHEDULE_ID_SCHEMA
 from duetime.api.timers.requests import TIMER_ID_SCHEMA
 from duetime.domain.ids import NAMESPACE_PATTERN
 from duetime.domain.tenants import TENANT_PATTERN
@@ -26,6 +27,7 @@ _PATH_SCHEMAS: Final[dict[str, Json]] = {
         **TIMER_ID_SCHEMA,
         "description": "the id of a timer, percent-encoded; or base64url: and the base64url of its UTF-8",
     },
+    "scheduleId": SCHEDULE_ID_SCHEMA,
     "tenant": {"type": "string", "pattern": f"^{TENANT_PATTERN}$"},
     "serviceCallId": _UUID,
     "executionId": _UUID,

@@ -1,53 +1,282 @@
-"""Schedules: the preview of one that is not stored."""
+"""Schedules: create, put, get, list, delete, pause, resume, trigger, occurrences."""
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from duetime.api.context import Services
-from duetime.api.http.parsing import read_body, validate
+from duetime.api.http.page_size import page_reply
+from duetime.api.http.parsing import check_egress, read_body, read_nothing, read_query, validate
+from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, if_none_match
 from duetime.api.http.request import Reply, Request
-from duetime.api.http.request_models import PLAIN_SHAPE
+from duetime.api.http.request_models import PLAIN_SHAPE, PageQuery
 from duetime.api.http.responses import json_reply
-from duetime.api.http.route import Keeps, Route
-from duetime.api.schedules.requests import SchedulePreviewBody
-from duetime.api.schedules.responses import OccurrenceResponse, SchedulePreviewResponse
+from duetime.api.http.route import Route
+from duetime.api.namespaces.requests import PauseBody
+from duetime.api.schedules.requests import SCHEDULE_SHAPE, OccurrenceQuery, ScheduleBody
+from duetime.api.schedules.responses import (
+    OccurrencesResponse,
+    ScheduleDeletionResponse,
+    SchedulePage,
+    ScheduleResponse,
+    TriggerResponse,
+    occurrence_response,
+    past_occurrence_response,
+    schedule_response,
+)
+from duetime.api.timers.parsing import check_payload_size, given_content
+from duetime.app.readers import shown_timer
+from duetime.app.schedules import NewSchedule
+from duetime.app.timers import Stored
+from duetime.domain.errors import InvalidInput
+from duetime.domain.ids import check_schedule_id
+from duetime.domain.namespaces import Namespace, Pause
 from duetime.domain.principals import Role
-from duetime.domain.times import MILLISECOND, format_instant
+from duetime.domain.timers import Timer
+from duetime.domain.times import format_instant
 
 
-def preview_schedule(services: Services, request: Request) -> Reply:
-    """Return when a schedule would occur, with a sentence in English. Nothing is stored."""
-    # Loading the calendars takes a tenth of a cold start, and other requests do without.
+def create_schedule(services: Services, request: Request, *, namespace: str) -> Reply:
+    """Create a schedule: 201, or 200 when the same schedule exists. Another one with this id is a 409."""
+    space = services.namespaces.open(namespace, request.principal)
+    asked = _read_schedule(services, request, space, None)
+    return _stored_reply(services.schedules.create(space, asked, now=services.context.clock.now()), space)
+
+
+def put_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
+    """Create a schedule (201) or replace it (200): it begins anew, with an empty history."""
+    space = services.namespaces.open(namespace, request.principal)
+    asked = _read_schedule(services, request, space, _checked_id(space, schedule_id))
+    now = services.context.clock.now()
+    return _stored_reply(services.schedules.put(space, asked, now=now, wanted=if_match(request)), space)
+
+
+def get_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
+    """Return a schedule; 304 when ``If-None-Match`` names its revision."""
+    space, schedule_id = _address(services, request, namespace, schedule_id)
+    timer = services.schedules.get(space, schedule_id, now=services.context.clock.now())
+    known = if_none_match(request)
+    if known is not None and known.match_weakly(timer.revision):
+        return Reply(status=304, headers={"etag": etag(timer.revision)})
+    return _reply(shown_timer(timer, request.principal, services.context.redaction), space)
+
+
+def list_schedules(services: Services, request: Request, *, namespace: str) -> Reply:
+    """Return a page of schedules. A page may be short or empty and not be the last."""
+    space = services.namespaces.get(namespace, request.principal)
+    query = read_query(PageQuery, request)
+    cursors = services.cursors.of(request.principal, "schedules", space.name)
+    cursor, context = cursors.decode(query.cursor), services.context
+    return page_reply(
+        SchedulePage,
+        lambda limit: services.schedules.list(space, cursor=cursor, limit=limit, now=context.clock.now()),
+        lambda timer: schedule_response(
+            shown_timer(timer, request.principal, context.redaction), space.settings.retry_policy
+        ),
+        limit=query.limit,
+        to_cursor=cursors.encode,
+    )
+
+
+def delete_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
+    """Remove a schedule and its history. An occurrence that is being retried, or in flight, goes on."""
+    space, schedule_id = _address(services, request, namespace, schedule_id)
+    services.schedules.delete(space, schedule_id, now=services.context.clock.now(), wanted=if_match(request))
+    return json_reply(200, ScheduleDeletionResponse(schedule_id, space.name))
+
+
+def pause_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
+    """Let nothing fire until the schedule is resumed. One that is paused stays as it is."""
+    space, schedule_id = _address(services, request, namespace, schedule_id)
+    body = validate(PauseBody, read_body(request, PLAIN_SHAPE))
+    now, wanted = services.context.clock.now(), if_match(request)
+    timer = services.schedules.pause(space, schedule_id, reason=body.reason, now=now, wanted=wanted)
+    return _reply(timer, space)
+
+
+def resume_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
+    """Let a schedule fire again. What came due meanwhile is missed, and fires as ``misfire`` says."""
+    space, schedule_id = _address(services, request, namespace, schedule_id)
+    read_nothing(request)
+    now, wanted = services.context.clock.now(), if_match(request)
+    return _reply(services.schedules.resume(space, schedule_id, now=now, wanted=wanted), space)
+
+
+def trigger_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
+    """Fire a schedule now, beside its occurrences, which stay as they are. A paused one, too."""
+    space, schedule_id = _address(services, request, namespace, schedule_id)
+    read_nothing(request)
+    now = services.context.clock.now()
+    timer = services.schedules.trigger(space, schedule_id, now=now)
+    scheduled_at = format_instant(timer.content.execute_at)
+    return json_reply(200, TriggerResponse(schedule_id, space.name, scheduled_at, timer.firing_id))
+
+
+def list_occurrences(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
+    """Return the last occurrences of a schedule with what became of them, and the next ones."""
     from duetime.recurrence import zones
-    from duetime.recurrence.occurrences import recurrence
-    from duetime.recurrence.words import sentence
+    from duetime.recurrence.stored import read_timing
 
-    body = validate(SchedulePreviewBody, read_body(request, PLAIN_SHAPE))
-    spec = body.timing()
-    first = services.context.clock.now() if body.from_at is None else body.from_at
-    found = recurrence(spec).occurrences(first - MILLISECOND, schedule_id=body.id or "", limit=body.count)
-    zone = zones.zone(spec.time_zone)
-    items = [
-        OccurrenceResponse(
-            scheduled_at=format_instant(each.scheduled_at),
-            local_time=each.scheduled_at.astimezone(zone).isoformat(timespec="milliseconds"),
-            due_at=format_instant(each.due_at),
-        )
-        for each in found
-    ]
-    return json_reply(200, SchedulePreviewResponse(sentence(spec), spec.time_zone, zones.VERSION, items))
+    space, schedule_id = _address(services, request, namespace, schedule_id)
+    query = read_query(OccurrenceQuery, request)
+    now = services.context.clock.now()
+    timer = services.schedules.get(space, schedule_id, now=now)
+    past = services.schedules.past(timer, limit=query.past) if query.past else []
+    coming = services.schedules.coming(timer, limit=query.coming) if query.coming else []
+    zone = zones.zone(read_timing(timer.content.timing_json or "{}").time_zone) if coming else None
+    response = OccurrencesResponse(
+        past=[past_occurrence_response(each) for each in past],
+        coming=[occurrence_response(each, zone) for each in coming if zone is not None],
+    )
+    return json_reply(200, response)
 
+
+def _read_schedule(services: Services, request: Request, space: Namespace, schedule_id: str | None) -> NewSchedule:
+    """Return what a body describes. ``schedule_id`` is the one in the path, which a body may only repeat."""
+    context = services.context
+    found = read_body(request, SCHEDULE_SHAPE)
+    check_payload_size(found)
+    body = validate(ScheduleBody, found)
+    if schedule_id is not None and body.id not in (None, schedule_id):
+        raise InvalidInput("id", "is not the one in the path")
+    check_egress("callbackUrl", body.callback_url, context.egress)
+    now = context.clock.now()
+    return NewSchedule(
+        schedule_id=_checked_id(space, schedule_id or body.id or context.new_id()),
+        timing=body.timing(),
+        policy=body.policy(),
+        content=given_content(body, execute_at=now),
+        pause=Pause(now) if body.paused else None,
+    )
+
+
+def _address(services: Services, request: Request, namespace: str, schedule_id: str) -> tuple[Namespace, str]:
+    """Return what a path names. Raises ``NamespaceNotFound`` and ``InvalidInput``."""
+    space = services.namespaces.get(namespace, request.principal)
+    return space, _checked_id(space, schedule_id)
+
+
+def _checked_id(space: Namespace, schedule_id: str) -> str:
+    try:
+        return check_schedule_id(space.name, schedule_id)
+    except ValueError as error:
+        raise InvalidInput("id", str(error)) from None
+
+
+def _stored_reply(stored: Stored, space: Namespace) -> Reply:
+    if not stored.is_new:
+        return _reply(stored.timer, space)
+    path = f"/v1/namespaces/{space.name}/schedules/{quote(stored.timer.schedule_id or '', safe='')}"
+    headers = {"etag": etag(stored.timer.revision), "location": path}
+    return json_reply(201, schedule_response(stored.timer, space.settings.retry_policy), headers)
+
+
+def _reply(timer: Timer, space: Namespace) -> Reply:
+    return json_reply(200, schedule_response(timer, space.settings.retry_policy), {"etag": etag(timer.revision)})
+
+
+_SCHEDULES = "/v1/namespaces/<namespace>/schedules"
+_SCHEDULE = f"{_SCHEDULES}/<schedule_id>"
 
 ROUTES = (
     Route(
         "POST",
-        "/v1/schedules/preview",
-        preview_schedule,
-        Role.READER,
-        summary="Preview a schedule without storing it",
+        _SCHEDULES,
+        create_schedule,
+        Role.WRITER,
+        summary="Create a schedule",
         tag="schedules",
-        body=SchedulePreviewBody,
-        responses={200: SchedulePreviewResponse},
-        problems=(400, 413, 415),
-        keeps=Keeps.NOTHING,
+        body=ScheduleBody,
+        responses={200: ScheduleResponse, 201: ScheduleResponse},
+        problems=(400, 404, 409, 413, 415, 507),
+    ),
+    Route(
+        "PUT",
+        _SCHEDULE,
+        put_schedule,
+        Role.WRITER,
+        summary="Create or replace a schedule, which begins anew",
+        tag="schedules",
+        body=ScheduleBody,
+        responses={200: ScheduleResponse, 201: ScheduleResponse},
+        problems=(400, 404, 412, 413, 415, 507),
+        conditions=(IF_MATCH,),
+    ),
+    Route(
+        "GET",
+        _SCHEDULE,
+        get_schedule,
+        Role.READER,
+        summary="Read a schedule",
+        tag="schedules",
+        responses={200: ScheduleResponse, 304: None},
+        problems=(400, 404),
+        conditions=(IF_NONE_MATCH,),
+    ),
+    Route(
+        "GET",
+        _SCHEDULES,
+        list_schedules,
+        Role.READER,
+        summary="List schedules",
+        tag="schedules",
+        query=PageQuery,
+        responses={200: SchedulePage},
+        problems=(400, 404),
+    ),
+    Route(
+        "DELETE",
+        _SCHEDULE,
+        delete_schedule,
+        Role.WRITER,
+        summary="Remove a schedule and its history",
+        tag="schedules",
+        responses={200: ScheduleDeletionResponse},
+        problems=(400, 404, 412),
+        conditions=(IF_MATCH,),
+    ),
+    Route(
+        "POST",
+        f"{_SCHEDULE}/pause",
+        pause_schedule,
+        Role.WRITER,
+        summary="Pause a schedule",
+        tag="schedules",
+        body=PauseBody,
+        responses={200: ScheduleResponse},
+        problems=(400, 404, 409, 412, 413, 415),
+        conditions=(IF_MATCH,),
+    ),
+    Route(
+        "POST",
+        f"{_SCHEDULE}/resume",
+        resume_schedule,
+        Role.WRITER,
+        summary="Resume a paused schedule",
+        tag="schedules",
+        responses={200: ScheduleResponse},
+        problems=(400, 404, 409, 412, 413, 415),
+        conditions=(IF_MATCH,),
+    ),
+    Route(
+        "POST",
+        f"{_SCHEDULE}/trigger",
+        trigger_schedule,
+        Role.WRITER,
+        summary="Fire a schedule now",
+        tag="schedules",
+        responses={200: TriggerResponse},
+        problems=(400, 404, 409, 413, 415, 507),
+    ),
+    Route(
+        "GET",
+        f"{_SCHEDULE}/occurrences",
+        list_occurrences,
+        Role.READER,
+        summary="List past and coming occurrences",
+        tag="schedules",
+        query=OccurrenceQuery,
+        responses={200: OccurrencesResponse},
+        problems=(400, 404),
     ),
 )

@@ -7,7 +7,19 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from duetime.api.http import validators
-from duetime.api.http.request_models import Instant, RequestModel, any_case, duration_schema, some_of, text_schema
+from duetime.api.http.request_models import (
+    Instant,
+    RequestModel,
+    any_case,
+    duration_schema,
+    shape_of,
+    some_of,
+    text_schema,
+)
+from duetime.api.timers.requests import TIMER_ID_SCHEMA, CallbackFields
+from duetime.domain.ids import MAX_SCHEDULE_ID_CHARACTERS
+from duetime.domain.occurrences import KEPT_OCCURRENCES
+from duetime.domain.schedules import MAX_CAUGHT_UP, Overlap, ScheduleMisfire, SchedulePolicy
 from duetime.domain.times import MAX_DURATION_SECONDS, parse_duration_ms
 from duetime.recurrence.spec import (
     MAX_CHARACTERS,
@@ -22,7 +34,10 @@ from duetime.recurrence.spec import (
 
 MAX_COUNT: Final = 100
 DEFAULT_COUNT: Final = 10
-MAX_ID_CHARACTERS: Final = 255
+SCHEDULE_ID_SCHEMA: Final = TIMER_ID_SCHEMA | {
+    "maxLength": MAX_SCHEDULE_ID_CHARACTERS,
+    "examples": ["daily-report"],
+}
 _MAX_DURATION_MS: Final = int(MAX_DURATION_SECONDS * 1000)
 
 
@@ -84,7 +99,7 @@ TimeZone = Annotated[
 
 
 def _id(value: str) -> str:
-    return validators.text(value, MAX_ID_CHARACTERS)
+    return validators.text(value, MAX_SCHEDULE_ID_CHARACTERS)
 
 
 class TimingFields(RequestModel):
@@ -132,6 +147,61 @@ class TimingFields(RequestModel):
         return TimingSpec(**{name: value for name in names if (value := getattr(self, name)) is not None})
 
 
+CatchUp = Annotated[int, PlainValidator(_duration_ms), _durations(least_ms=0, most_ms=_MAX_DURATION_MS)]
+ScheduleId = Annotated[str, WithJsonSchema(SCHEDULE_ID_SCHEMA)]
+_EXAMPLE: Final = {
+    "cron": "30 9 * * MON-FRI",
+    "timeZone": "Europe/Berlin",
+    "callbackUrl": "https://shop.example.com/hooks/report",
+}
+
+
+class ScheduleBody(TimingFields, CallbackFields):
+    """A schedule: when it occurs, what is sent then, and what is done when that cannot be in time."""
+
+    model_config = ConfigDict(
+        json_schema_extra=some_of("cron", "every", "rrule")
+        | {"examples": [{"id": "daily-report", **_EXAMPLE}, {**_EXAMPLE, "overlap": "skip", "misfire": "latest"}]}
+    )
+
+    id: ScheduleId | None = Field(default=None, description="a UUIDv7 is made when it is omitted")
+    paused: bool | None = Field(default=None, description="nothing fires until it is resumed")
+    misfire: Annotated[ScheduleMisfire, Field(strict=False), any_case(ScheduleMisfire)] | None = Field(
+        default=None,
+        description="what is done with occurrences that were missed, by an outage or a pause: all, which is the"
+        f" default, fires those of the last catchUp, up to {MAX_CAUGHT_UP}; latest the last one; skip none",
+    )
+    catch_up_ms: CatchUp | None = Field(default=None, description="with misfire all; 1h when it is omitted")
+    overlap: Annotated[Overlap, Field(strict=False), any_case(Overlap)] | None = Field(
+        default=None,
+        description="what is done with an occurrence while an earlier one is retried or in flight: allow, which is"
+        " the default, fires it; skip does not; bufferOne fires the last one when the earlier one has ended",
+    )
+    max_firings: Annotated[int, Field(ge=1, le=2**53)] | None = Field(
+        default=None, description="it ends after so many"
+    )
+
+    def policy(self) -> SchedulePolicy:
+        names = SchedulePolicy.__dataclass_fields__
+        return SchedulePolicy(**{name: value for name in names if (value := getattr(self, name)) is not None})
+
+
+class OccurrenceQuery(RequestModel):
+    past: Annotated[
+        int,
+        PlainValidator(validators.whole_number(0, KEPT_OCCURRENCES)),
+        WithJsonSchema({"type": "integer", "minimum": 0, "maximum": KEPT_OCCURRENCES}),
+    ] = Field(default=DEFAULT_COUNT, description="the most lines of the history that are returned")
+    coming: Annotated[
+        int,
+        PlainValidator(validators.whole_number(0, MAX_COUNT)),
+        WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_COUNT}),
+    ] = Field(default=DEFAULT_COUNT, description="the most coming occurrences that are returned")
+
+
+SCHEDULE_SHAPE: Final = shape_of(ScheduleBody)
+
+
 class SchedulePreviewBody(TimingFields):
     """A schedule that is not stored."""
 
@@ -152,6 +222,6 @@ class SchedulePreviewBody(TimingFields):
     count: Annotated[int, Field(ge=1, le=MAX_COUNT)] = Field(
         default=DEFAULT_COUNT, description="the most occurrences that are returned"
     )
-    id: Annotated[str, AfterValidator(_id), WithJsonSchema(text_schema(MAX_ID_CHARACTERS))] | None = Field(
+    id: Annotated[str, AfterValidator(_id), WithJsonSchema(text_schema(MAX_SCHEDULE_ID_CHARACTERS))] | None = Field(
         default=None, description="the id of the schedule, on which the delays of jitter and window depend"
     )

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from datetime import tzinfo
+from enum import StrEnum
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Raw
 
-from duetime.api.http.responses import Instant, ResponseModel
+from duetime.api.http.responses import (
+    FailureResponse,
+    Instant,
+    Page,
+    ResponseModel,
+    RetryPolicyResponse,
+    failure_response,
+    instant,
+    raw,
+    retry_policy_response,
+)
+from duetime.api.timers.responses import HEADERS_SCHEMA
+from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState
+from duetime.domain.retry import RetryPolicy, policy_in_force
+from duetime.domain.schedules import Occurrence, Overlap, ScheduleEnd, ScheduleMisfire, SchedulePolicy
+from duetime.domain.timers import Timer
+from duetime.domain.times import format_duration, format_instant
+from duetime.recurrence.spec import Dst, TimingSpec
+from duetime.recurrence.stored import read_timing
 
 
 class OccurrenceResponse(ResponseModel):
@@ -26,6 +46,14 @@ class OccurrenceResponse(ResponseModel):
     due_at: Annotated[Instant, Meta(description="when it is to fire: the scheduled time with its delay")]
 
 
+def occurrence_response(occurrence: Occurrence, zone: tzinfo) -> OccurrenceResponse:
+    return OccurrenceResponse(
+        scheduled_at=format_instant(occurrence.scheduled_at),
+        local_time=occurrence.scheduled_at.astimezone(zone).isoformat(timespec="milliseconds"),
+        due_at=format_instant(occurrence.due_at),
+    )
+
+
 class SchedulePreviewResponse(ResponseModel):
     description: Annotated[
         str, Meta(description="when it occurs, in English", examples=["At 09:30, Monday to Friday, Europe/Berlin"])
@@ -35,3 +63,172 @@ class SchedulePreviewResponse(ResponseModel):
         str, Meta(description="of the rules of time zones, as IANA names it", examples=["2026f"])
     ]
     items: Annotated[list[OccurrenceResponse], Meta(description="fewer than asked for when the schedule ends")]
+
+
+class ScheduleState(StrEnum):
+    ACTIVE = "Active"
+    PAUSED = "Paused"
+    ENDED = "Ended"
+    """It has no occurrence any more."""
+    UNREADABLE = "Unreadable"
+    """What is stored of it cannot be read, so it does not fire."""
+
+
+class ScheduleResponse(ResponseModel):
+    id: str
+    namespace: str
+    state: ScheduleState
+    revision: Annotated[
+        int, Meta(ge=1, description="counts changes, and occurrences too; the ETag is this number in quotes")
+    ]
+    next_scheduled_at: Annotated[Instant | None, Meta(description="by the schedule; null when it has ended")]
+    next_due_at: Annotated[Instant | None, Meta(description="when that fires: with its delay by jitter and window")]
+    number: Annotated[int, Meta(ge=0, description="of the next occurrence")]
+    firings: Annotated[int, Meta(ge=0, description="how often it has fired, failures included")]
+    end_reason: Annotated[ScheduleEnd | None, Meta(description="why it has ended")]
+    paused_at: Instant | None
+    pause_reason: str | None
+    fired_at: Annotated[Instant | None, Meta(description="of the last occurrence that did not have to be retried")]
+    failure: Annotated[FailureResponse | None, Meta(description="of the last attempt; null when that was good")]
+    created_at: Instant
+    updated_at: Instant
+    cron: tuple[str, ...]
+    every: Annotated[str | None, Meta(description="a duration in whole units", examples=["1h30m"])]
+    rrule: tuple[str, ...]
+    anchor: Instant | None
+    time_zone: str
+    dst: Dst
+    start_at: Instant | None
+    end_at: Instant | None
+    exclude: tuple[str, ...]
+    jitter: str | None
+    window: str | None
+    misfire: ScheduleMisfire
+    catch_up: str
+    overlap: Overlap
+    max_firings: int | None
+    callback_url: str
+    timeout_seconds: int
+    expire_after: Annotated[str | None, Meta(description="a duration in whole units", examples=["1h30m"])]
+    correlation_id: str | None
+    tags: tuple[str, ...]
+    headers: Annotated[Raw, Meta(extra_json_schema=HEADERS_SCHEMA)]
+    retry_policy: Annotated[
+        RetryPolicyResponse, Meta(description="the one in force: its own, or else its namespace's")
+    ]
+    payload: Annotated[Raw, Meta(description="the exact text that was given")]
+
+
+def schedule_response(timer: Timer, namespace_policy: RetryPolicy) -> ScheduleResponse:
+    """``namespace_policy`` holds for a schedule without a retry policy of its own."""
+    content, schedule = timer.content, timer.schedule
+    pending = None if schedule is None else schedule.pending
+    pause = None if schedule is None else schedule.pause
+    spec, is_readable = _timing(content.timing_json)
+    policy = SchedulePolicy() if schedule is None else schedule.policy
+    state = ScheduleState.ENDED
+    if schedule is None or not is_readable:
+        state = ScheduleState.UNREADABLE
+    elif pending is not None:
+        state = ScheduleState.ACTIVE if pause is None else ScheduleState.PAUSED
+    return ScheduleResponse(
+        id=timer.schedule_id or "",
+        namespace=timer.namespace,
+        state=state,
+        revision=timer.revision,
+        next_scheduled_at=None if pending is None else format_instant(pending.scheduled_at),
+        next_due_at=None if pending is None else format_instant(pending.due_at),
+        number=0 if schedule is None else schedule.number,
+        firings=0 if schedule is None else schedule.firings,
+        end_reason=None if schedule is None else schedule.end,
+        paused_at=None if pause is None else format_instant(pause.at),
+        pause_reason=None if pause is None else pause.reason,
+        fired_at=instant(timer.fired_at),
+        failure=failure_response(timer.failure),
+        created_at=format_instant(timer.created_at),
+        updated_at=format_instant(timer.updated_at),
+        cron=spec.cron,
+        every=None if spec.every_ms is None else format_duration(spec.every_ms),
+        rrule=spec.rrule,
+        anchor=instant(spec.anchor),
+        time_zone=spec.time_zone,
+        dst=spec.dst,
+        start_at=instant(spec.start_at),
+        end_at=instant(spec.end_at),
+        exclude=spec.exclude,
+        jitter=format_duration(spec.jitter_ms) if spec.jitter_ms else None,
+        window=format_duration(spec.window_ms) if spec.window_ms else None,
+        misfire=policy.misfire,
+        catch_up=format_duration(policy.catch_up_ms),
+        overlap=policy.overlap,
+        max_firings=policy.max_firings,
+        callback_url=content.callback_url,
+        timeout_seconds=content.callback_timeout_seconds,
+        expire_after=None if content.expire_after_ms is None else format_duration(content.expire_after_ms),
+        correlation_id=content.correlation_id,
+        tags=content.tags,
+        headers=raw(content.headers_json),
+        retry_policy=retry_policy_response(policy_in_force(content.retry_policy_json, namespace_policy)),
+        payload=raw(content.payload_json),
+    )
+
+
+def _timing(text: str | None) -> tuple[TimingSpec, bool]:
+    """Return what is stored, and whether that can be read."""
+    try:
+        return read_timing(text or ""), True
+    except (ValueError, TypeError, AttributeError):
+        return TimingSpec(), False
+
+
+class SchedulePage(Page[ScheduleResponse]):
+    """Schedules in the order of shard, then id."""
+
+
+class PastOccurrenceResponse(ResponseModel):
+    """What became of an occurrence, or of a span of missed ones."""
+
+    number: Annotated[int, Meta(ge=1)]
+    state: OccurrenceState
+    scheduled_at: Instant
+    last_scheduled_at: Annotated[
+        Instant | None, Meta(description="of a span of missed ones, the last", examples=["2026-12-20T15:35:00.000Z"])
+    ]
+    count: Annotated[
+        int, Meta(ge=1, description="of missed ones in this span; at most 1000, which stands for as many or more")
+    ]
+    started_at: Annotated[Instant | None, Meta(description="of its last attempt; null when nothing was sent")]
+    recorded_at: Instant
+    attempts: Annotated[int, Meta(ge=0)]
+    failure: FailureResponse | None
+
+
+def past_occurrence_response(line: OccurrenceRecord) -> PastOccurrenceResponse:
+    return PastOccurrenceResponse(
+        number=line.number,
+        state=line.state,
+        scheduled_at=format_instant(line.scheduled_at),
+        last_scheduled_at=instant(line.last_scheduled_at),
+        count=line.count,
+        started_at=instant(line.started_at),
+        recorded_at=format_instant(line.recorded_at),
+        attempts=line.attempts,
+        failure=failure_response(line.failure),
+    )
+
+
+class OccurrencesResponse(ResponseModel):
+    past: Annotated[list[PastOccurrenceResponse], Meta(description="the latest first")]
+    coming: Annotated[list[OccurrenceResponse], Meta(description="the next first; none of a schedule that has ended")]
+
+
+class TriggerResponse(ResponseModel):
+    id: str
+    namespace: str
+    scheduled_at: Annotated[Instant, Meta(description="as the callback will have it")]
+    firing_id: Annotated[str, Meta(description="the webhook-id of the callback")]
+
+
+class ScheduleDeletionResponse(ResponseModel):
+    id: str
+    namespace: str

@@ -11,7 +11,7 @@ from duetime.api.http.errors import FieldError, InvalidFields
 from duetime.api.http.parsing import after, check_egress, validate
 from duetime.api.http.raw_json import RawObject
 from duetime.api.http.request import utf8_length
-from duetime.api.timers.requests import RedriveBody, TimerBody, TimerFields, TimerPatch, TimerQuery
+from duetime.api.timers.requests import CallbackFields, RedriveBody, TimerBody, TimerFields, TimerPatch, TimerQuery
 from duetime.delivery.egress import EgressPolicy
 from duetime.domain.errors import InvalidInput, PayloadTooLarge
 from duetime.domain.ids import check_timer_id
@@ -68,7 +68,7 @@ def read_timer(
     ``timer_id`` is the one in the path, which a body may only repeat; without it the body's counts, or else a
     new one is made. Raises ``InvalidInput`` (all faults at once) and ``PayloadTooLarge``.
     """
-    _check_payload_size(found)
+    check_payload_size(found)
     body = validate(TimerBody, found)
     is_put = timer_id is not None
     if is_put and body.id not in (None, timer_id):
@@ -79,18 +79,23 @@ def read_timer(
     check_egress("callbackUrl", body.callback_url, egress)
     if (body.execute_at is None) == (body.delay is None):
         raise InvalidFields([FieldError("executeAt", "is required, or delay, and not both")])
-    given = {name: value for name, value in vars(body).items() if value is not None and name in _NULL}
-    if body.delay is not None:
-        given["execute_at"] = after(now, body.delay)
-    content = TimerContent(**given)
+    due_at = body.execute_at if body.delay is None else after(now, body.delay)
+    assert due_at is not None
+    content = given_content(body, execute_at=due_at)
     # A create is the same as long as it asks for the same delay; a put asks for the time that the delay leads to.
     digest = content_digest(content, delay_seconds=None if is_put else body.delay)
     return new_timer(namespace, timer_id, content, digest=digest, firing_id=new_id(), now=now)
 
 
+def given_content(body: CallbackFields, *, execute_at: datetime) -> TimerContent:
+    """Return the content of a timer that ``body`` describes."""
+    given = {name: value for name, value in vars(body).items() if value is not None and name in _NULL}
+    return TimerContent(**(given | {"execute_at": execute_at}))
+
+
 def read_change(found: RawObject, *, egress: EgressPolicy, now: datetime) -> TimerChange:
     """The change that a merge patch asks for; nothing is set when it is empty."""
-    _check_payload_size(found)
+    check_payload_size(found)
     patch = validate(TimerPatch, found)
     given = patch.model_fields_set
     if given >= {"execute_at", "delay"}:
@@ -104,7 +109,7 @@ def read_change(found: RawObject, *, egress: EgressPolicy, now: datetime) -> Tim
     return TimerChange(**change)
 
 
-def _check_payload_size(found: RawObject) -> None:
+def check_payload_size(found: RawObject) -> None:
     payload = found.members.get("payload")
     if isinstance(payload, str) and utf8_length(payload) > MAX_PAYLOAD_BYTES:
         raise PayloadTooLarge("payload", f"must have at most {MAX_PAYLOAD_BYTES} bytes of JSON")

@@ -77,11 +77,9 @@ CallbackTimeout = Annotated[int, Field(ge=1, le=MAX_CALLBACK_TIMEOUT_SECONDS)]
 ExpireAfter = Annotated[int, PlainValidator(_expire_after_ms), WithJsonSchema(_EXPIRE_AFTER_SCHEMA)]
 
 
-class TimerFields(RequestModel):
-    """What a client gives of a timer. Null is the default."""
+class CallbackFields(RequestModel):
+    """What is sent, and how: of a timer, and of a schedule. Null is the default."""
 
-    execute_at: Instant | None = Field(default=None, description="a past time is due at once")
-    delay: Duration | None = Field(default=None, description="the due time, counted from now")
     callback_url: CallbackUrl
     payload_json: Payload | None = None
     headers_json: Headers | None = None
@@ -96,6 +94,13 @@ class TimerFields(RequestModel):
     )
     correlation_id: CorrelationId | None = None
     tags: Tags | None = None
+
+
+class TimerFields(CallbackFields):
+    """What a client gives of a timer. Null is the default."""
+
+    execute_at: Instant | None = Field(default=None, description="a past time is due at once")
+    delay: Duration | None = Field(default=None, description="the due time, counted from now")
 
 
 class TimerBody(TimerFields):

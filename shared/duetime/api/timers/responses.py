@@ -24,7 +24,7 @@ from duetime.domain.retry import RetryPolicy, policy_in_force
 from duetime.domain.timers import FailureReason, Timer, TimerState
 from duetime.domain.times import format_duration, format_instant
 
-_HEADERS_SCHEMA = {"type": ["object", "null"], "additionalProperties": {"type": "string"}}
+HEADERS_SCHEMA = {"type": ["object", "null"], "additionalProperties": {"type": "string"}}
 
 
 class TimerResponse(ResponseModel):
@@ -44,7 +44,7 @@ class TimerResponse(ResponseModel):
     expire_after: Annotated[str | None, Meta(description="a duration in whole units", examples=["1h30m"])]
     correlation_id: str | None
     tags: tuple[str, ...]
-    headers: Annotated[Raw, Meta(extra_json_schema=_HEADERS_SCHEMA)]
+    headers: Annotated[Raw, Meta(extra_json_schema=HEADERS_SCHEMA)]
     retry_policy: Annotated[
         RetryPolicyResponse, Meta(description="the one in force: its own, or else its namespace's")
     ]

@@ -8,11 +8,11 @@ from duetime.domain.namespaces import Pause
 from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState
 from duetime.domain.schedules import (
     DEFAULT_CATCH_UP_MS,
-    Misfire,
     Occurrence,
     Overlap,
     Schedule,
     ScheduleEnd,
+    ScheduleMisfire,
     SchedulePolicy,
 )
 from duetime.domain.times import MIN_INSTANT, to_milliseconds
@@ -35,7 +35,7 @@ def encode_schedule(schedule: Schedule) -> str:
         "isBuffered": schedule.is_buffered or None,
         "end": schedule.end,
         "pause": None if pause is None else [_ms(pause.at), pause.reason],
-        "misfire": None if policy.misfire is Misfire.ALL else policy.misfire,
+        "misfire": None if policy.misfire is ScheduleMisfire.ALL else policy.misfire,
         "catchUpMs": None if policy.catch_up_ms == DEFAULT_CATCH_UP_MS else policy.catch_up_ms,
         "overlap": None if policy.overlap is Overlap.ALLOW else policy.overlap,
         "maxFirings": policy.max_firings,
@@ -48,7 +48,7 @@ def decode_schedule(text: str) -> Schedule:
     values = read_json(text)
     pending, pause, end, open_at = (values.get(name) for name in ("pending", "pause", "end", "openAt"))
     policy = SchedulePolicy(
-        misfire=Misfire(values.get("misfire", Misfire.ALL)),
+        misfire=ScheduleMisfire(values.get("misfire", ScheduleMisfire.ALL)),
         catch_up_ms=values.get("catchUpMs", DEFAULT_CATCH_UP_MS),
         overlap=Overlap(values.get("overlap", Overlap.ALLOW)),
         max_firings=values.get("maxFirings"),

@@ -62,14 +62,11 @@ class Schedules:
         change: Callable[[Timer], Timer],
         *,
         now: datetime,
-        if_revision: int | None = None,
     ) -> ChangeResult:
         def judge(_: int, row: Row | None) -> Decision[ChangeResult]:
             stored = None if row is None else decode_or_salvage(row)
             if row is None or stored is None:
                 return Decision(ChangeResult(ChangeStatus.NOT_FOUND))
-            if if_revision not in (None, stored.revision):
-                return Decision(ChangeResult(ChangeStatus.REVISION_MISMATCH, stored))
             if stored.failure is not None and stored.failure.reason is FailureReason.UNREADABLE:
                 return Decision(ChangeResult(ChangeStatus.UNREADABLE, stored))
             timer = change(stored)

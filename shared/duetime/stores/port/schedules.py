@@ -36,12 +36,11 @@ class ScheduleStore(Protocol):
         change: Callable[[Timer], Timer],
         *,
         now: datetime,
-        if_revision: int | None = None,
     ) -> ChangeResult:
         """Apply ``change`` to a schedule atomically; when others write in between it is called again.
 
         It returns the next revision (``domain.schedule_timers.standing_at``), or the schedule itself when nothing
-        is to be written. Judged in this order: NOT_FOUND, REVISION_MISMATCH, UNREADABLE. Raises what ``change``
+        is to be written. Judged in this order: NOT_FOUND, UNREADABLE. Raises what ``change``
         raises.
         """
         ...

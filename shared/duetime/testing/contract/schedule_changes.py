@@ -114,14 +114,20 @@ def test_a_schedule_is_changed(store: Store, single: Namespace) -> None:
     assert (again.status, again.timer) == (ChangeStatus.APPLIED, result.timer)
 
 
-def test_a_change_is_of_the_revision_that_is_meant(store: Store, single: Namespace) -> None:
+def test_a_schedule_that_is_not_there_is_not_changed(store: Store, single: Namespace) -> None:
+    create(store, make_timer(single, "s1"))
+
+    assert store.schedules.change(single, "s1", pausing, now=NOW).status is ChangeStatus.NOT_FOUND
+
+
+def test_what_a_change_raises_is_raised(store: Store, single: Namespace) -> None:
     (schedule,) = create(store, make_schedule(single))
 
-    other = store.schedules.change(single, "s1", pausing, now=NOW, if_revision=2)
-    absent = store.schedules.change(single, "s2", pausing, now=NOW)
+    def refuse(timer: Timer) -> Timer:
+        raise LookupError(timer.timer_id)
 
-    assert (other.status, other.timer) == (ChangeStatus.REVISION_MISMATCH, schedule)
-    assert absent.status is ChangeStatus.NOT_FOUND
+    with pytest.raises(LookupError):
+        store.schedules.change(single, "s1", refuse, now=NOW)
     assert stored_schedule(store, single) == schedule
 
 

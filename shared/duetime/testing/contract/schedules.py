@@ -14,11 +14,11 @@ from duetime.domain.occurrences import KEPT_OCCURRENCES, OccurrenceRecord, Occur
 from duetime.domain.outcomes import Outcome, RecordStatus, recorded
 from duetime.domain.schedule_timers import after_attempt, after_last_attempt, moved, new_schedule_timer
 from duetime.domain.schedules import (
-    Misfire,
     Occurrence,
     Overlap,
     Schedule,
     ScheduleEnd,
+    ScheduleMisfire,
     SchedulePolicy,
     new_schedule,
 )
@@ -89,7 +89,7 @@ def states(store: Store, schedule: Timer) -> list[tuple[int, OccurrenceState]]:
 
 def fully_set(schedule: Timer) -> Timer:
     """With a value other than the default in each field."""
-    policy = SchedulePolicy(misfire=Misfire.SKIP, catch_up_ms=1, overlap=Overlap.BUFFER_ONE, max_firings=7)
+    policy = SchedulePolicy(misfire=ScheduleMisfire.SKIP, catch_up_ms=1, overlap=Overlap.BUFFER_ONE, max_firings=7)
     state = Schedule(
         policy=policy,
         passed_at=NOW - seconds(0.001),

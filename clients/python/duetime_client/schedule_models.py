@@ -1,0 +1,159 @@
+"""What is told of schedules, and what makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from duetime_client.decoding import OpenEnum
+from duetime_client.models import Dst, Failure, Occurrence
+from duetime_client.values import RetryPolicy
+
+_SECONDS = "seconds"
+
+
+class ScheduleState(OpenEnum):
+    ACTIVE = "Active"
+    PAUSED = "Paused"
+    ENDED = "Ended"
+    UNREADABLE = "Unreadable"
+
+
+class ScheduleMisfire(OpenEnum):
+    """What is done with occurrences that were missed, by an outage or a pause."""
+
+    ALL = "all"
+    LATEST = "latest"
+    SKIP = "skip"
+
+
+class Overlap(OpenEnum):
+    """What is done with an occurrence while an earlier one is retried or in flight."""
+
+    ALLOW = "allow"
+    SKIP = "skip"
+    BUFFER_ONE = "bufferOne"
+
+
+class ScheduleEnd(OpenEnum):
+    """Why a schedule has ended."""
+
+    MAX_FIRINGS = "maxFirings"
+    NO_OCCURRENCE = "noOccurrence"
+
+
+class OccurrenceState(OpenEnum):
+    FIRED = "Fired"
+    FAILED = "Failed"
+    ONGOING = "Ongoing"
+    SKIPPED = "Skipped"
+    MISSED = "Missed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSchedule:
+    """A schedule to create. One of ``cron``, ``every`` and ``rrule`` is needed, or several."""
+
+    callback_url: str
+    cron: tuple[str, ...] | list[str] = ()
+    every: timedelta | None = None
+    rrule: tuple[str, ...] | list[str] = ()
+    time_zone: str | None = None
+    anchor: datetime | None = None
+    dst: Dst | str | None = None
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+    exclude: tuple[str, ...] | list[str] = ()
+    jitter: timedelta | None = None
+    window: timedelta | None = None
+    misfire: ScheduleMisfire | str | None = None
+    catch_up: timedelta | None = None
+    overlap: Overlap | str | None = None
+    max_firings: int | None = None
+    paused: bool | None = None
+    payload: Any = field(default=None, repr=False)
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+    retry_policy: RetryPolicy | None = None
+    timeout: timedelta | None = field(default=None, metadata={"json": "timeoutSeconds", "unit": _SECONDS})
+    expire_after: timedelta | None = None
+    correlation_id: str | None = None
+    tags: tuple[str, ...] | list[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """``number`` is that of the next occurrence. ``revision`` counts changes, and occurrences too."""
+
+    id: str
+    namespace: str
+    state: ScheduleState
+    revision: int
+    next_scheduled_at: datetime | None
+    next_due_at: datetime | None
+    number: int
+    firings: int
+    end_reason: ScheduleEnd | None
+    paused_at: datetime | None
+    pause_reason: str | None
+    fired_at: datetime | None
+    failure: Failure | None
+    created_at: datetime
+    updated_at: datetime
+    cron: tuple[str, ...]
+    every: timedelta | None
+    rrule: tuple[str, ...]
+    anchor: datetime | None
+    time_zone: str
+    dst: Dst
+    start_at: datetime | None
+    end_at: datetime | None
+    exclude: tuple[str, ...]
+    jitter: timedelta | None
+    window: timedelta | None
+    misfire: ScheduleMisfire
+    catch_up: timedelta
+    overlap: Overlap
+    max_firings: int | None
+    callback_url: str
+    timeout: timedelta = field(metadata={"json": "timeoutSeconds", "unit": _SECONDS})
+    expire_after: timedelta | None
+    correlation_id: str | None
+    tags: tuple[str, ...]
+    headers: Mapping[str, str] | None = field(repr=False)
+    retry_policy: RetryPolicy
+    payload: Any = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastOccurrence:
+    """What became of an occurrence; of missed ones it may be a span of ``count``, to ``last_scheduled_at``."""
+
+    number: int
+    state: OccurrenceState
+    scheduled_at: datetime
+    last_scheduled_at: datetime | None
+    count: int
+    started_at: datetime | None
+    recorded_at: datetime
+    attempts: int
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occurrences:
+    """``past``: the latest first. ``coming``: the next first."""
+
+    past: tuple[PastOccurrence, ...]
+    coming: tuple[Occurrence, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Triggered:
+    """``firing_id`` is the webhook-id of the callback."""
+
+    id: str
+    namespace: str
+    scheduled_at: datetime
+    firing_id: str

@@ -1,0 +1,274 @@
+"""``/v1/namespaces/{ns}/schedules``: schedules are created, read, listed, paused, triggered and removed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from duetime.domain.ids import schedule_timer_id
+from duetime.domain.timers import Timer
+from duetime.testing.contract.builders import make_namespace
+from tests.support.api import World
+from tests.support.clock import NOW
+from tests.support.http import Answer
+
+PATH = "/v1/namespaces/default/schedules"
+NAMESPACE = make_namespace("default")
+URL = "http://receiver.test/callback"
+
+
+def create(world: World, **body: Any) -> Answer:
+    given = {"id": "s1", "cron": "0 9 * * *", "callbackUrl": URL} | body
+    return world.api.call("POST", PATH, {name: value for name, value in given.items() if value is not ...})
+
+
+def created(world: World, **body: Any) -> Any:
+    answer = create(world, **body)
+    assert answer.status == 201, answer.text
+    return answer.json()
+
+
+def act(world: World, action: str, body: dict[str, Any] | None = None, **more: Any) -> Answer:
+    return world.api.call("POST", f"{PATH}/s1/{action}", {} if body is None else body, **more)
+
+
+def stored(world: World, timer_id: str | None = None) -> Timer:
+    timer = world.store.timers.get(NAMESPACE, timer_id or schedule_timer_id("s1"), now=NOW)
+    assert timer is not None
+    return timer
+
+
+def test_a_schedule_is_created_and_read(world: World) -> None:
+    assert NOW.isoformat() == "2026-12-20T15:30:00+00:00"
+    answer = create(world, timeZone="Europe/Berlin", tags=["a"], payload={"n": 1})
+
+    assert answer.status == 201, answer.text
+    assert (answer.headers["etag"], answer.headers["location"]) == ('"1"', f"{PATH}/s1")
+    body = answer.json()
+    assert body == {
+        "id": "s1",
+        "namespace": "default",
+        "state": "Active",
+        "revision": 1,
+        "nextScheduledAt": "2026-12-21T08:00:00.000Z",
+        "nextDueAt": "2026-12-21T08:00:00.000Z",
+        "number": 1,
+        "firings": 0,
+        "endReason": None,
+        "pausedAt": None,
+        "pauseReason": None,
+        "firedAt": None,
+        "failure": None,
+        "createdAt": "2026-12-20T15:30:00.000Z",
+        "updatedAt": "2026-12-20T15:30:00.000Z",
+        "cron": ["0 9 * * *"],
+        "every": None,
+        "rrule": [],
+        "anchor": None,
+        "timeZone": "Europe/Berlin",
+        "dst": "once",
+        "startAt": None,
+        "endAt": None,
+        "exclude": [],
+        "jitter": None,
+        "window": None,
+        "misfire": "all",
+        "catchUp": "1h",
+        "overlap": "allow",
+        "maxFirings": None,
+        "callbackUrl": URL,
+        "timeoutSeconds": 30,
+        "expireAfter": None,
+        "correlationId": None,
+        "tags": ["a"],
+        "headers": None,
+        "retryPolicy": body["retryPolicy"],
+        "payload": {"n": 1},
+    }
+    read = world.api.get(f"{PATH}/s1")
+    assert (read.status, read.json(), read.headers["etag"]) == (200, body, '"1"')
+    assert world.api.get(f"{PATH}/s1", headers={"if-none-match": '"1"'}).status == 304
+
+
+def test_ids_may_be_long(world: World) -> None:
+    assert created(world, id="🎉" * 230)["id"] == "🎉" * 230
+    assert len(world.api.all_pages(PATH)) == 1
+
+
+def test_everything_that_is_given_is_kept(world: World) -> None:
+    given = {
+        "every": "90m",
+        "rrule": ["FREQ=DAILY"],
+        "anchor": "2026-01-01T00:00:00.000Z",
+        "dst": "both",
+        "startAt": "2027-01-01T00:00:00.000Z",
+        "endAt": "2028-01-01T00:00:00.000Z",
+        "exclude": ["2027-12-25"],
+        "jitter": "30s",
+        "window": "10m",
+        "misfire": "latest",
+        "catchUp": "2h",
+        "overlap": "bufferOne",
+        "maxFirings": 7,
+        "timeoutSeconds": 7,
+        "expireAfter": "1h",
+        "correlationId": "c",
+        "headers": {"x-a": "b"},
+    }
+
+    body = created(world, **given)
+
+    assert {name: body[name] for name in given} == given | {"every": "1h30m"}
+    assert created(world, id=..., every="1h", cron=...)["id"] != "s1"
+
+
+def test_the_same_request_again_changes_nothing(world: World) -> None:
+    first = created(world)
+    world.clock.advance(3600)
+
+    again, other = create(world), create(world, cron="0 10 * * *")
+
+    assert (again.status, again.json()) == (200, first)
+    assert (other.status, other.code) == (409, "schedule_conflict")
+    assert create(world, overlap="skip").code == "schedule_conflict"
+
+
+def test_a_schedule_is_put(world: World) -> None:
+    body = {"every": "1h", "callbackUrl": URL}
+    first = world.api.call("PUT", f"{PATH}/s1", body)
+    same = world.api.call("PUT", f"{PATH}/s1", body)
+    other = world.api.call("PUT", f"{PATH}/s1", body | {"every": "2h"}, headers={"if-match": '"1"'})
+
+    assert [first.status, same.status, other.status] == [201, 200, 200]
+    assert same.json() == first.json()
+    assert (other.json()["every"], other.json()["revision"]) == ("2h", 2)
+    for wanted in ('"1"', '"7", "8"'):
+        answer = world.api.call("PUT", f"{PATH}/s1", body, headers={"if-match": wanted})
+        assert (answer.status, answer.code) == (412, "revision_mismatch")
+    assert world.api.call("PUT", f"{PATH}/s1", body, headers={"if-match": "*"}).status == 200
+    assert world.api.call("PUT", f"{PATH}/none", body, headers={"if-match": "*"}).status == 412
+    assert world.api.call("PUT", f"{PATH}/s1", body | {"id": "s2"}).faults == {"id": "is not the one in the path"}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"cron": ...}, "cron"),
+        ({"cron": "61 * * * *"}, "cron"),
+        ({"cron": ..., "every": "1ms"}, "every"),
+        ({"timeZone": "Mars/Base"}, "timeZone"),
+        ({"endAt": "2026-12-20T16:00:00Z"}, "endAt"),
+        ({"overlap": "never"}, "overlap"),
+        ({"misfire": "fire"}, "misfire"),
+        ({"maxFirings": 0}, "maxFirings"),
+        ({"catchUp": "-1s"}, "catchUp"),
+        ({"callbackUrl": "ftp://receiver.test"}, "callbackUrl"),
+        ({"callbackUrl": ...}, "callbackUrl"),
+        ({"executeAt": "2027-01-01T00:00:00Z"}, "executeAt"),
+        ({"id": "a/b"}, "id"),
+        ({"id": "x" * 231}, "id"),
+        ({"exclude": [f"2027-01-{day:02}" for day in range(1, 29)] * 20}, "exclude"),
+    ],
+)
+def test_what_is_wrong_is_told_and_nothing_is_stored(world: World, body: dict[str, Any], field: str) -> None:
+    answer = create(world, **body)
+
+    assert (answer.status, [*answer.faults]) == (400, [field])
+    assert world.api.get(PATH).json()["items"] == []
+
+
+def test_a_schedule_of_another_id_is_not_there(world: World) -> None:
+    created(world)
+
+    for method, path in (
+        ("GET", ""),
+        ("DELETE", ""),
+        ("POST", "/pause"),
+        ("POST", "/resume"),
+        ("POST", "/trigger"),
+        ("GET", "/occurrences"),
+    ):
+        answer = world.api.call(method, f"{PATH}/s2{path}", {} if method == "POST" else None)
+        assert (answer.status, answer.code) == (404, "schedule_not_found"), path
+
+
+def test_schedules_are_listed_and_are_no_timers(world: World) -> None:
+    for number in range(7):
+        created(world, id=f"s{number}")
+    world.api.create({"id": "t1", "delay": "1h", "callbackUrl": URL})
+
+    listed = world.api.all_pages(PATH)
+
+    assert sorted(item["id"] for item in listed) == [f"s{number}" for number in range(7)]
+    assert [item["id"] for item in world.api.all_pages(None)] == ["t1"]
+
+
+def test_it_is_paused_and_resumed(world: World) -> None:
+    created(world)
+
+    paused = act(world, "pause", {"reason": "the receiver is moved"})
+    again = act(world, "pause", {"reason": "another"})
+
+    body = paused.json()
+    assert (paused.status, body["state"], body["revision"]) == (200, "Paused", 2)
+    assert (body["pausedAt"], body["pauseReason"]) == ("2026-12-20T15:30:00.000Z", "the receiver is moved")
+    assert body["nextScheduledAt"] == "2026-12-21T09:00:00.000Z"
+    assert again.json() == body
+    assert act(world, "resume", headers={"if-match": '"1"'}).code == "revision_mismatch"
+    resumed = act(world, "resume", headers={"if-match": '"2"'}).json()
+    assert (resumed["state"], resumed["pausedAt"], resumed["revision"]) == ("Active", None, 3)
+    assert act(world, "resume").json() == resumed
+    assert stored(world).next_attempt_at is not None
+
+
+def test_it_is_created_paused(world: World) -> None:
+    assert created(world, paused=True)["state"] == "Paused"
+
+
+def test_it_is_triggered(world: World) -> None:
+    created(world, payload={"n": 1})
+    before = stored(world)
+    act(world, "pause")
+
+    answer = act(world, "trigger")
+
+    body = answer.json()
+    assert (answer.status, body["id"], body["scheduledAt"]) == (200, "s1", "2026-12-20T15:30:00.000Z")
+    due = [each for shard in range(4) for each in world.store.timers.due(shard, until=NOW, limit=9).timers]
+    assert [each.firing_id for each in due] == [body["firingId"]]
+    assert due[0].content.payload_json == before.content.payload_json
+    assert act(world, "trigger").json() == body, "at the same millisecond"
+
+
+def test_coming_occurrences_are_shown_in_local_time(world: World) -> None:
+    created(world, timeZone="Europe/Berlin", maxFirings=2)
+
+    answer = world.api.get(f"{PATH}/s1/occurrences")
+
+    assert answer.status == 200, answer.text
+    body = answer.json()
+    assert body["past"] == []
+    assert [each["localTime"] for each in body["coming"]] == [
+        "2026-12-21T09:00:00.000+01:00",
+        "2026-12-22T09:00:00.000+01:00",
+    ]
+    assert len(world.api.get(f"{PATH}/s1/occurrences", query={"coming": 1}).json()["coming"]) == 1
+    assert world.api.get(f"{PATH}/s1/occurrences", query={"past": 101}).status == 400
+
+
+def test_it_is_removed(world: World) -> None:
+    created(world)
+
+    assert world.api.call("DELETE", f"{PATH}/s1", headers={"if-match": '"2"'}).status == 412
+    answer = world.api.call("DELETE", f"{PATH}/s1", headers={"if-match": '"1"'})
+
+    assert (answer.status, answer.json()) == (200, {"id": "s1", "namespace": "default"})
+    assert world.api.get(f"{PATH}/s1").status == 404
+
+
+def test_what_is_stored_reaches_a_poller_of_this_process(world: World) -> None:
+    created(world)
+    act(world, "pause")
+
+    assert [each.schedule_id for each in world.stored] == ["s1", "s1"]
