@@ -72,6 +72,27 @@ class Callback:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleCallback:
+    """What arrived of a schedule. ``webhook_id`` names the occurrence: all attempts of it have the same, and repeats.
+
+    ``scheduled_at`` is by the schedule, ``execute_at`` that with its delay. ``occurrence`` counts from 1; it is 0
+    when somebody fired the schedule by hand.
+    """
+
+    webhook_id: str
+    timestamp: datetime
+    namespace: str
+    schedule_id: str
+    scheduled_at: datetime
+    occurrence: int
+    execute_at: datetime
+    fired_at: datetime
+    attempt: int
+    payload: Any = field(repr=False)
+    correlation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """What happened to a service call. ``event_id`` is the same however often it arrives: deduplicate by it.
 
@@ -116,18 +137,47 @@ def verify(
     try:
         value = json.loads(body)
         return Callback(
-            webhook_id=given["webhook-id"],
-            timestamp=datetime.fromtimestamp(int(given["webhook-timestamp"]), UTC),
-            namespace=_text(value["namespace"]),
             timer_id=_text(value["timerId"]),
-            execute_at=datetime.fromisoformat(value["executeAt"]),
-            fired_at=datetime.fromisoformat(value["firedAt"]),
-            attempt=int(value["attempt"]),
-            payload=value["payload"],
-            correlation_id=given.get("x-correlation-id"),
+            **_sent(given, value),
         )
     except (ValueError, TypeError, KeyError, RecursionError):
         raise InvalidBody("it is signed, but it is no callback of a timer") from None
+
+
+def verify_schedule(
+    body: bytes,
+    headers: Headers | Mapping[str, str],
+    secret: str | Sequence[str],
+    *,
+    now: datetime | None = None,
+    tolerance_seconds: float = DEFAULT_TOLERANCE_SECONDS,
+) -> ScheduleCallback:
+    """The callback of a schedule, if it is signed. Everything is as for ``verify``."""
+    given = _believed(body, headers, secret, now or datetime.now(UTC), tolerance_seconds)
+    try:
+        value = json.loads(body)
+        return ScheduleCallback(
+            schedule_id=_text(value["scheduleId"]),
+            scheduled_at=datetime.fromisoformat(value["scheduledAt"]),
+            occurrence=int(value["occurrence"]),
+            **_sent(given, value),
+        )
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise InvalidBody("it is signed, but it is no callback of a schedule") from None
+
+
+def _sent(given: Mapping[str, str], value: Mapping[str, Any]) -> dict[str, Any]:
+    """What all callbacks have."""
+    return {
+        "webhook_id": given["webhook-id"],
+        "timestamp": datetime.fromtimestamp(int(given["webhook-timestamp"]), UTC),
+        "namespace": _text(value["namespace"]),
+        "execute_at": datetime.fromisoformat(value["executeAt"]),
+        "fired_at": datetime.fromisoformat(value["firedAt"]),
+        "attempt": int(value["attempt"]),
+        "payload": value["payload"],
+        "correlation_id": given.get("x-correlation-id"),
+    }
 
 
 def verify_event(

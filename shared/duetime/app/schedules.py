@@ -95,10 +95,6 @@ class Schedules:
             raise ScheduleNotFound(namespace.name, schedule_id)
         return timer
 
-    def list(self, namespace: Namespace, *, cursor: str | None, limit: int, now: datetime) -> Page[Timer]:
-        """Return a page of schedules, by shard and id. It may be short, even empty, and not be the last."""
-        return self.store.schedules.list(namespace, cursor=cursor, limit=limit, now=now)
-
     def delete(
         self, namespace: Namespace, schedule_id: str, *, now: datetime, wanted: Revisions | None = None
     ) -> None:
@@ -224,6 +220,10 @@ class Schedules:
             raise _refused(schedule_id)
         self.on_stored([timer])
         return Stored(timer, is_new)
+
+    def list(self, namespace: Namespace, *, cursor: str | None, limit: int, now: datetime) -> Page[Timer]:
+        """Return a page of schedules, by shard and id. It may be short, even empty, and not be the last."""
+        return self.store.schedules.list(namespace, cursor=cursor, limit=limit, now=now)
 
 
 def _first_revision(namespace: Namespace, wanted: NewSchedule, now: datetime) -> Timer:

@@ -11,13 +11,15 @@ import pytest
 
 from duetime.api.documents.openapi import openapi_document
 from duetime.api.documents.page import render
-from duetime.api.documents.webhooks import TimerCallback
+from duetime.api.documents.webhooks import ScheduleCallback, TimerCallback
 from duetime.api.http.request_models import RequestModel
 from duetime.api.namespaces.requests import NamespaceBody
 from duetime.api.routes import all_routes
 from duetime.api.timers.requests import TimerBody, TimerPatch, TimerQuery
 from duetime.delivery.request import callback_for
+from duetime.domain.times import format_instant
 from duetime.testing.contract.builders import make_namespace, make_timer
+from duetime.testing.contract.schedules import NOW, make_schedule
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +96,14 @@ def test_responses_have_their_headers(document: dict[str, Any]) -> None:
     assert {"ETag", "Location", "X-Request-Id"} <= set(created["201"]["headers"])
     assert "WWW-Authenticate" in created["401"]["headers"]
     assert "Retry-After" in created["409"]["headers"]
+
+
+def test_the_callback_of_a_schedule_is_the_one_that_is_sent() -> None:
+    sent = callback_for(make_schedule(make_namespace(), "é"), key=1, fired_at=NOW)
+
+    found = msgspec.json.decode(sent.body, type=ScheduleCallback)
+
+    assert (found.schedule_id, found.occurrence, found.scheduled_at) == ("é", 1, format_instant(NOW))
 
 
 def test_the_callback_is_the_one_that_is_sent(document: dict[str, Any]) -> None:

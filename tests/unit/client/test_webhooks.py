@@ -19,6 +19,7 @@ from duetime.delivery.request import callback_for
 from duetime.delivery.signing import Signer
 from duetime.domain.secrets import secret_text
 from duetime.testing.contract.builders import make_namespace, make_timer, seconds
+from duetime.testing.contract.schedules import make_schedule
 from duetime_client.webhooks import (
     InvalidBody,
     InvalidSignature,
@@ -27,6 +28,7 @@ from duetime_client.webhooks import (
     VerificationError,
     verify,
     verify_event,
+    verify_schedule,
 )
 from tests.support.clock import NOW
 
@@ -253,3 +255,21 @@ def test_a_timers_callback_is_no_event_and_an_event_no_callback() -> None:
         verify_event(body, headers, SECRET, now=NOW)
     with pytest.raises(InvalidBody):
         verify(EVENT.encode(), official(EVENT), SECRET, now=NOW)
+
+
+def test_a_callback_of_a_schedule_is_believed_and_read() -> None:
+    schedule = make_schedule(make_namespace("orders"), "é")
+    signer = Signer((KEY,))
+    sent = callback_for(schedule, key=1, fired_at=NOW, signer=signer)
+    headers = dict(line.split(": ", 1) for line in sent.headers)
+    assert sent.body is not None
+
+    found = verify_schedule(sent.body, headers, SECRET, now=NOW)
+
+    assert (found.namespace, found.schedule_id, found.occurrence, found.attempt) == ("orders", "é", 1, 1)
+    assert found.webhook_id == schedule.firing_id
+    with pytest.raises(InvalidBody, match="no callback of a timer"):
+        verify(sent.body, headers, SECRET, now=NOW)
+    body, of_timer = callback()
+    with pytest.raises(InvalidBody, match="no callback of a schedule"):
+        verify_schedule(body, of_timer, SECRET, now=NOW)

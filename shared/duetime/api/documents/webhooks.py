@@ -27,6 +27,21 @@ class TimerCallback(ResponseModel):
     payload: Annotated[Raw, Meta(description="the exact JSON text that was stored; null if there was none")]
 
 
+class ScheduleCallback(ResponseModel):
+    """What is sent to the callbackUrl of a schedule when it occurs."""
+
+    namespace: str
+    schedule_id: str
+    scheduled_at: Annotated[Instant, Meta(description="by the schedule, without a delay by jitter or window")]
+    occurrence: Annotated[
+        int, Meta(ge=0, description="its number, from 1; 0 when it was fired by hand", examples=[12])
+    ]
+    execute_at: Annotated[Instant, Meta(description="the scheduled time with its delay")]
+    fired_at: Annotated[Instant, Meta(description="when this attempt started")]
+    attempt: Annotated[int, Meta(ge=1)]
+    payload: Annotated[Raw, Meta(description="the exact JSON text that was stored; null if there was none")]
+
+
 class CallbackResponse(RequestModel):
     """What a receiver may answer with a 2xx. An empty body is a success too."""
 
@@ -36,7 +51,7 @@ class CallbackResponse(RequestModel):
     next_execute_at: GivenInstant | None = None
 
 
-WEBHOOK_BODIES: Final = (TimerCallback,)
+WEBHOOK_BODIES: Final = (TimerCallback, ScheduleCallback)
 WEBHOOK_RESPONSES: Final = (CallbackResponse,)
 
 _EVENT: Final = {"$ref": REFERENCE.format(name="EventResponse")}
@@ -79,6 +94,17 @@ def webhooks(references: References) -> Json:
                 "tags": ["timers"],
                 "parameters": parameters,
                 "requestBody": {"required": True, "content": {JSON: {"schema": references["TimerCallback"]}}},
+                "responses": {"200": fired, "400": final, "503": again},
+            }
+        },
+        "scheduleDue": {
+            "post": {
+                "operationId": "scheduleDue",
+                "summary": "A schedule occurs",
+                "description": "Sent to the callbackUrl of the schedule. Its own headers are sent along.",
+                "tags": ["schedules"],
+                "parameters": parameters,
+                "requestBody": {"required": True, "content": {JSON: {"schema": references["ScheduleCallback"]}}},
                 "responses": {"200": fired, "400": final, "503": again},
             }
         },
