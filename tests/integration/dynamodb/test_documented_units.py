@@ -10,6 +10,7 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.stores.core.store import CoreStore
 from duetime.testing.contract.builders import failed, fired, make_timers, parked, retried, seconds
+from duetime.testing.contract.schedules import after, make_schedule
 from duetime.testing.contract.steps import claim, create, record
 from tests.integration.dynamodb.test_capacity import FIELDS
 from tests.support.attempts import logged
@@ -50,6 +51,22 @@ def test_write_units_of_batches(
     record(proxied, [outcome(timer) for timer in timers])
 
     assert dict(service.units) == {"BatchExecuteStatement": BATCH * (created + units)}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "units"),
+    [(fired, 1 + 3), (lambda timer: retried(timer, next_attempt_at=LATER), 1 + 2 * (2 + 3))],
+    ids=["ended", "goes on as a timer"],
+)
+def test_write_units_of_occurrences(
+    proxied: CoreStore, single: Namespace, service: DocumentedService, outcome: Callable[..., Any], units: float
+) -> None:
+    schedules = create(proxied, *(make_schedule(single, f"s{number}") for number in range(BATCH)))
+    assert sum(service.units.values()) == BATCH * 2
+
+    record(proxied, [after(outcome(schedule)) for schedule in schedules])
+
+    assert sum(service.units.values()) == BATCH * (2 + units)
 
 
 def test_an_outcome_that_is_too_late_costs_a_unit_and_a_lease_one_each_time(
