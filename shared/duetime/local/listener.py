@@ -17,7 +17,7 @@ from duetime.local.asgi import ClientGone, Receive, Scope, Send, read_body, send
 from duetime.local.gateway import HttpResponse
 from duetime.local.http import bind, http_service, url_of
 from duetime.local.services import run_services
-from duetime_client.webhooks import VerificationError, verify
+from duetime_client.webhooks import VerificationError, verify, verify_schedule
 
 MAX_BODY_BYTES = 1024 * 1024
 MAX_SHOWN_CHARACTERS = 4000
@@ -26,7 +26,7 @@ MAX_SHOWN_CHARACTERS = 4000
 _DULL_HEADERS = frozenset(
     {"accept", "accept-encoding", "connection", "content-length", "content-type", "host", "user-agent"}
 )
-_CALLBACK_FIELDS = frozenset({"namespace", "timerId", "executeAt", "firedAt", "attempt", "payload"})
+_CALLBACK_FIELDS = frozenset({"namespace", "executeAt", "firedAt", "attempt", "payload"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,8 @@ class Listener:
 
     def _judge(self, body: bytes, headers: Sequence[tuple[str, str]], now: datetime) -> str:
         try:
-            verify(body, dict(headers), self._secrets, now=now)
+            is_of_schedule = "scheduleId" in (_read_callback(body) or {})
+            (verify_schedule if is_of_schedule else verify)(body, dict(headers), self._secrets, now=now)
         except VerificationError as error:
             return f"NOT VALID: {error}"
         return "valid"
@@ -105,7 +106,7 @@ def describe(
     else:
         late_ms = round((received_at - parse_instant(callback["executeAt"])).total_seconds() * 1000)
         rows = [
-            ("timer", f"{callback['namespace']}/{callback['timerId']}"),
+            _source(callback),
             ("attempt", str(callback["attempt"])),
             ("due", f"{callback['executeAt']}, {late_ms} ms ago"),
             ("payload", json.dumps(callback["payload"], ensure_ascii=False)),
@@ -117,11 +118,22 @@ def describe(
     return "\n".join([_printable(title), *(f"    {name:<8} {_printable(value)}" for name, value in rows)])
 
 
+def _source(callback: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what is due: a timer, or an occurrence of a schedule."""
+    namespace = callback["namespace"]
+    if "scheduleId" not in callback:
+        return "timer", f"{namespace}/{callback['timerId']}"
+    occurrence = f"{callback.get('occurrence')} of {callback.get('scheduledAt')}"
+    return "schedule", f"{namespace}/{callback['scheduleId']}, occurrence {occurrence}"
+
+
 def _read_callback(body: bytes) -> Mapping[str, Any] | None:
     """The body if it is a callback of Duetime's, else None."""
     try:
         callback = json.loads(body)
         if not isinstance(callback, dict) or not callback.keys() >= _CALLBACK_FIELDS:
+            return None
+        if not callback.keys() & {"timerId", "scheduleId"}:
             return None
         parse_instant(callback["executeAt"])
     except (ValueError, TypeError, RecursionError):  # also what is not UTF-8

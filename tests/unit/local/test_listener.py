@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -10,9 +11,12 @@ import pytest
 
 from duetime.delivery.request import callback_for
 from duetime.delivery.signing import Signer
+from duetime.domain.namespaces import Namespace
 from duetime.domain.secrets import secret_text
+from duetime.domain.timers import Timer
 from duetime.local.listener import Listener, Reply, describe
 from duetime.testing.contract.builders import make_namespace, make_timer
+from duetime.testing.contract.schedules import make_schedule
 from tests.support.clock import NOW, FakeClock
 
 CALLBACK = {
@@ -42,6 +46,14 @@ def test_a_callback_is_shown_with_its_lateness() -> None:
         "header   x-correlation-id: c-1",
         'response 503 {"ok": false}',
     ]
+
+
+def test_a_callback_of_a_schedule_names_the_occurrence() -> None:
+    callback = callback_for(make_schedule(make_namespace("default"), "daily"), key=1, fired_at=NOW)
+
+    lines = shown(callback.body or b"")
+
+    assert lines[1] == "schedule default/daily, occurrence 1 of 2026-12-20T15:30:00.000Z"
 
 
 @pytest.mark.parametrize(
@@ -108,11 +120,14 @@ def test_lifespan() -> None:
         (None, b"", "NOT VALID: there is no webhook-id"),
     ],
 )
-def test_signatures_are_judged_when_there_are_secrets(key: bytes | None, body: bytes, judgement: str) -> None:
+@pytest.mark.parametrize("make", [make_timer, make_schedule])
+def test_signatures_are_judged_when_there_are_secrets(
+    make: Callable[[Namespace], Timer], key: bytes | None, body: bytes, judgement: str
+) -> None:
     blocks: list[str] = []
     secrets = [secret_text(b"a" * 32), secret_text(b"b" * 32)]
     listener = Listener(Reply(), clock=FakeClock(), show=blocks.append, secrets=secrets)
-    callback = callback_for(make_timer(make_namespace()), key=1, fired_at=NOW, signer=Signer((key or b"x",)))
+    callback = callback_for(make(make_namespace()), key=1, fired_at=NOW, signer=Signer((key or b"x",)))
     headers = dict(line.split(": ", 1) for line in callback.headers) if key else {}
 
     async def send() -> None:
