@@ -103,6 +103,7 @@ SAMPLES: dict[str, Sample] = {
     "createSchedule": Sample({"every": "1h", "callbackUrl": CALLBACK_URL}),
     "putSchedule": Sample({"every": "2h", "callbackUrl": CALLBACK_URL}),
     "getSchedule": Sample(),
+    "patchSchedule": Sample({"every": "3h"}),
     "listSchedules": Sample(query={"limit": "1"}),
     "deleteSchedule": Sample(),
     "pauseSchedule": Sample({"reason": "r"}),

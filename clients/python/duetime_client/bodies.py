@@ -14,7 +14,7 @@ from duetime_client.call_models import NewServiceCall
 from duetime_client.decoding import json_name
 from duetime_client.errors import InvalidArgument
 from duetime_client.models import NewTimer
-from duetime_client.schedule_models import NewSchedule
+from duetime_client.schedule_models import NewSchedule, ScheduleChange
 from duetime_client.values import (
     Encoder,
     RetryPolicy,
@@ -150,6 +150,10 @@ def timer_body(timer: NewTimer, *, id: str | None) -> dict[str, Any]:  # noqa: A
 
 def schedule_body(schedule: NewSchedule, *, id: str | None) -> dict[str, Any]:  # noqa: A002
     return body(SCHEDULE, **_given(schedule) | {"id": id})
+
+
+def schedule_patch(change: ScheduleChange) -> dict[str, Any]:
+    return patch(SCHEDULE, **{each.name: getattr(change, each.name) for each in fields(change)})
 
 
 def call_body(call: NewServiceCall) -> dict[str, Any]:

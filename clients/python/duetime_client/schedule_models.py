@@ -9,7 +9,7 @@ from typing import Any
 
 from duetime_client.decoding import OpenEnum
 from duetime_client.models import Dst, Failure, Occurrence
-from duetime_client.values import RetryPolicy
+from duetime_client.values import UNSET, RetryPolicy, Unset
 
 _SECONDS = "seconds"
 
@@ -80,6 +80,35 @@ class NewSchedule:
     expire_after: timedelta | None = None
     correlation_id: str | None = None
     tags: tuple[str, ...] | list[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleChange:
+    """What is to be changed of a schedule: what is not given stays, None clears."""
+
+    callback_url: str | Unset = UNSET
+    cron: tuple[str, ...] | list[str] | Unset | None = UNSET
+    every: timedelta | Unset | None = UNSET
+    rrule: tuple[str, ...] | list[str] | Unset | None = UNSET
+    time_zone: str | Unset | None = UNSET
+    anchor: datetime | Unset | None = UNSET
+    dst: Dst | str | Unset | None = UNSET
+    start_at: datetime | Unset | None = UNSET
+    end_at: datetime | Unset | None = UNSET
+    exclude: tuple[str, ...] | list[str] | Unset | None = UNSET
+    jitter: timedelta | Unset | None = UNSET
+    window: timedelta | Unset | None = UNSET
+    misfire: ScheduleMisfire | str | Unset | None = UNSET
+    catch_up: timedelta | Unset | None = UNSET
+    overlap: Overlap | str | Unset | None = UNSET
+    max_firings: int | Unset | None = UNSET
+    payload: Any = field(default=UNSET, repr=False)
+    headers: Mapping[str, str] | Unset | None = field(default=UNSET, repr=False)
+    retry_policy: RetryPolicy | Unset | None = UNSET
+    timeout: timedelta | Unset | None = UNSET
+    expire_after: timedelta | Unset | None = UNSET
+    correlation_id: str | Unset | None = UNSET
+    tags: tuple[str, ...] | list[str] | Unset | None = UNSET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

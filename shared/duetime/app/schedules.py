@@ -1,4 +1,4 @@
-"""The use cases of schedules: create, put, get, list, delete, pause, resume, trigger, occurrences.
+"""The use cases of schedules: create, put, get, update, list, delete, pause, resume, trigger, occurrences.
 
 A schedule is a timer of its own kind (``domain.schedule_timers``). Here it goes by its id, which is not that timer's.
 """
@@ -6,10 +6,10 @@ A schedule is a timer of its own kind (``domain.schedule_timers``). Here it goes
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from duetime.app.revisions import Revisions
 from duetime.app.timers import Stored
@@ -28,10 +28,10 @@ from duetime.domain.ids import schedule_timer_id
 from duetime.domain.namespaces import Namespace, Pause
 from duetime.domain.occurrences import OccurrenceRecord
 from duetime.domain.schedule_timers import new_schedule_timer, standing_at, triggered
-from duetime.domain.schedules import Occurrence, SchedulePolicy, new_schedule
+from duetime.domain.schedules import Occurrence, ScheduleEnd, SchedulePolicy, new_schedule, retimed
 from duetime.domain.timers import FailureReason, Timer, TimerContent, content_digest
 from duetime.recurrence.spec import TimingSpec
-from duetime.recurrence.stored import stored_occurrences, timing_json
+from duetime.recurrence.stored import read_timing, stored_occurrences, timing_json
 from duetime.stores.port.pages import Page
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
@@ -52,6 +52,14 @@ class NewSchedule(NamedTuple):
     policy: SchedulePolicy
     content: TimerContent
     pause: Pause | None = None
+
+
+class ScheduleChange(NamedTuple):
+    """What is given of each part, by the names of its fields; the rest stays."""
+
+    timing: Mapping[str, Any]
+    policy: Mapping[str, Any]
+    content: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +116,39 @@ class Schedules:
             return self.store.timers.delete(namespace, [ref], now=now)[0]
 
         _or_raise(self._under(wanted, delete, namespace, schedule_id, now), namespace, schedule_id)
+
+    def update(
+        self,
+        namespace: Namespace,
+        schedule_id: str,
+        change: ScheduleChange,
+        *,
+        now: datetime,
+        wanted: Revisions | None = None,
+    ) -> Timer:
+        """Change what is given. With other times the next occurrence is the first after now; else it stays.
+
+        Raises as ``pause``, and ``InvalidInput``.
+        """
+
+        def update(timer: Timer) -> Timer:
+            schedule = timer.schedule
+            assert schedule is not None
+            if schedule.end is ScheduleEnd.MAX_FIRINGS:
+                raise ScheduleEnded(f"schedule {schedule_id!r} has ended ({schedule.end})")
+            text = _checked_timing(replace(read_timing(timer.content.timing_json or ""), **change.timing))
+            changed = replace(schedule, policy=replace(schedule.policy, **change.policy))
+            if text != timer.content.timing_json:
+                changed = retimed(changed, stored_occurrences(text, schedule_id), after=now)
+                if changed.pending is None:
+                    raise _nothing_left()
+            content = replace(timer.content, **change.content, timing_json=text)
+            if (content, changed) == (timer.content, schedule):
+                return timer
+            digest = _digest(content, changed.policy, is_paused=changed.pause is not None)
+            return standing_at(replace(timer, content=content, digest=digest), changed, now=now)
+
+        return self._change(namespace, schedule_id, update, now, wanted)
 
     def pause(
         self,
@@ -232,7 +273,7 @@ def _first_revision(namespace: Namespace, wanted: NewSchedule, now: datetime) ->
     occurrences = stored_occurrences(text, wanted.schedule_id)
     schedule = new_schedule(wanted.policy, occurrences, after=now)
     if schedule.pending is None:
-        raise InvalidInput("endAt", "must leave at least one occurrence from now on")
+        raise _nothing_left()
     content = replace(wanted.content, timing_json=text)
     digest = _digest(content, wanted.policy, is_paused=wanted.pause is not None)
     return new_schedule_timer(
@@ -267,6 +308,10 @@ def _or_raise(result: ChangeResult, namespace: Namespace, schedule_id: str) -> T
     if result.status is ChangeStatus.NOT_FOUND or result.timer is None:
         raise ScheduleNotFound(namespace.name, schedule_id)
     return result.timer
+
+
+def _nothing_left() -> InvalidInput:
+    return InvalidInput("endAt", "must leave at least one occurrence from now on")
 
 
 def _mismatch() -> RevisionMismatch:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from duetime.cli.remote import Remote, if_revision_option, json_option, limit_option, on_server, path
+from duetime.cli.remote import CLEARED, Remote, if_revision_option, json_option, limit_option, on_server, path
 from duetime.cli.tables import show_item, show_items
-from duetime.cli.timers import content_options
+from duetime.cli.timers import TIMER_CLEARABLE, content_options
 from duetime.cli.values import Duration, Instant, options
 
 _COLUMNS = {"LOCAL TIME": "localTime", "SCHEDULED AT": "scheduledAt", "DUE AT": "dueAt"}
@@ -64,7 +65,12 @@ _policy_options = options(
         help="What is done while an earlier occurrence is retried or in flight.  [default: allow]",
     ),
     click.option("--max-firings", type=click.IntRange(1), help="End the schedule after so many."),
-    click.option("--paused", is_flag=True, default=None, help="Fire nothing until it is resumed."),
+)
+_paused_option = click.option("--paused", is_flag=True, default=None, help="Fire nothing until it is resumed.")
+_CLEARABLE = (
+    *("cron", "every", "rrule", "time-zone", "anchor", "start-at", "end-at", "exclude", "dst", "jitter", "window"),
+    *("misfire", "catch-up", "overlap", "max-firings"),
+    *TIMER_CLEARABLE,
 )
 _schedule_arguments = options(click.argument("namespace"), click.argument("schedule_id", metavar="ID"))
 
@@ -101,6 +107,7 @@ def _body(given: dict[str, Any]) -> dict[str, Any]:
 @click.option("--id", "new_id", metavar="ID", help="Id, unique in the namespace.  [default: a new one]")
 @_timing_options
 @_policy_options
+@_paused_option
 @content_options
 @json_option
 @on_server("createSchedule")
@@ -121,6 +128,7 @@ def create(*, remote: Remote, namespace: str, new_id: str | None, as_json: bool,
 @click.argument("callback_url", metavar="URL")
 @_timing_options
 @_policy_options
+@_paused_option
 @content_options
 @if_revision_option
 @json_option
@@ -130,6 +138,32 @@ def put(
 ) -> None:
     """Create or replace the schedule ID, which then begins anew. The options are those of `create`."""
     response = remote.call("PUT", _path(namespace, schedule_id), body=_body(given), if_revision=if_revision)
+    show_item(response.content, as_json=as_json)
+
+
+@schedules.command(short_help="Change a schedule.")
+@_schedule_arguments
+@click.option("--callback-url", metavar="URL", help="New callback URL.")
+@_timing_options
+@_policy_options
+@content_options
+@click.option("--clear", type=click.Choice(_CLEARABLE), multiple=True, help="Value to clear. Can be repeated.")
+@if_revision_option
+@json_option
+@on_server("patchSchedule")
+def update(
+    *,
+    remote: Remote,
+    namespace: str,
+    schedule_id: str,
+    clear: Sequence[str],
+    if_revision: int | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Change the given values of a schedule; keep the rest. With other times it fires next at the first after now."""
+    body = _body(given) | {each.replace("-", "_"): CLEARED for each in clear}
+    response = remote.call("PATCH", _path(namespace, schedule_id), body=body, if_revision=if_revision)
     show_item(response.content, as_json=as_json)
 
 

@@ -27,7 +27,7 @@ from duetime.cli.values import (
     timer_filter_options,
 )
 
-_CLEARABLE = ("payload", "headers", "tags", "retry-policy", "timeout-seconds", "expire-after", "correlation-id")
+TIMER_CLEARABLE = ("payload", "headers", "tags", "retry-policy", "timeout-seconds", "expire-after", "correlation-id")
 _COLUMNS = {
     "ID": "id",
     "STATE": "state",
@@ -145,7 +145,7 @@ def list_timers(*, remote: Remote, namespace: str, limit: int, as_json: bool, **
 @click.option("--callback-url", metavar="URL", help="New callback URL.")
 @_due_options
 @content_options
-@click.option("--clear", type=click.Choice(_CLEARABLE), multiple=True, help="Value to clear. Can be repeated.")
+@click.option("--clear", type=click.Choice(TIMER_CLEARABLE), multiple=True, help="Value to clear. Can be repeated.")
 @if_revision_option
 @json_option
 @on_server("patchTimer")

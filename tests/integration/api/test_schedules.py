@@ -178,6 +178,50 @@ def test_what_is_wrong_is_told_and_nothing_is_stored(world: World, body: dict[st
     assert world.api.get(PATH).json()["items"] == []
 
 
+def patch(world: World, body: dict[str, Any], headers: dict[str, str] | None = None) -> Answer:
+    given = {"content-type": "application/merge-patch+json"} | (headers or {})
+    return world.api.call("PATCH", f"{PATH}/s1", body, headers=given)
+
+
+def test_what_is_given_is_changed_and_the_rest_stays(world: World) -> None:
+    first = created(world, tags=["a"], maxFirings=3, payload={"n": 1})
+    world.clock.advance(60)
+
+    same = patch(world, {})
+    labels = patch(world, {"tags": None, "maxFirings": None, "overlap": "skip", "payload": 1.5})
+    times = patch(world, {"cron": None, "every": "1h", "callbackUrl": f"{URL}/2"})
+
+    assert (same.status, same.json()) == (200, first)
+    changed = labels.json()
+    assert (changed["tags"], changed["maxFirings"], changed["overlap"], changed["payload"]) == ([], None, "skip", 1.5)
+    assert (changed["nextScheduledAt"], changed["revision"]) == (first["nextScheduledAt"], 2)
+    changed = times.json()
+    assert (changed["cron"], changed["every"], changed["callbackUrl"]) == ([], "1h", f"{URL}/2")
+    assert (changed["nextScheduledAt"], changed["overlap"]) == ("2026-12-20T16:00:00.000Z", "skip")
+    assert create(world, tags=["a"], maxFirings=3, payload={"n": 1}).code == "schedule_conflict"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"cron": "x"}, "cron"),
+        ({"cron": None}, "cron"),
+        ({"endAt": "2026-12-20T16:00:00Z"}, "endAt"),
+        ({"callbackUrl": None}, "callbackUrl"),
+        ({"id": "s2"}, "id"),
+        ({"paused": True}, "paused"),
+    ],
+)
+def test_a_wrong_change_changes_nothing(world: World, body: dict[str, Any], field: str) -> None:
+    first = created(world)
+
+    answer = patch(world, body)
+
+    assert (answer.status, [*answer.faults]) == (400, [field])
+    assert world.api.get(f"{PATH}/s1").json() == first
+    assert patch(world, {"tags": ["b"]}, {"if-match": '"7"'}).code == "revision_mismatch"
+
+
 def test_a_schedule_of_another_id_is_not_there(world: World) -> None:
     created(world)
 

@@ -90,6 +90,7 @@ ROLES = {
     "createSchedule": Role.WRITER,
     "putSchedule": Role.WRITER,
     "getSchedule": Role.READER,
+    "patchSchedule": Role.WRITER,
     "listSchedules": Role.READER,
     "deleteSchedule": Role.WRITER,
     "pauseSchedule": Role.WRITER,

@@ -275,7 +275,7 @@ def call_of(value: Any) -> str | None:
         (lambda value: getattr(value, "number", None) == 1, ["execution"]),
         (lambda value: isinstance(value, OutboxEvent) and value.event.sequence == 2, ["event"]),
         (lambda value: call_of(value) == make.id_at(NOW, 3), ["service call"]),
-        (lambda value: getattr(value, "name", "") == "own", ["namespace 'own'", "timer"]),
+        (lambda value: getattr(value, "name", "") == "own", ["namespace 'own'", "timer", "occurrence"]),
     ],
     ids=["timer", "key", "execution", "event", "call", "namespace"],
 )

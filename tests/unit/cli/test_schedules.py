@@ -64,6 +64,10 @@ def test_a_schedule_lives_by_commands(store: object, cli: Cli) -> None:
     assert (paused["state"], paused["pauseReason"]) == ("Paused", "moved")
     resumed = json.loads(cli("schedules", "resume", "default", "s1", "--if-revision", "2", "--json")[0])
     assert resumed["state"] == "Active"
+    changed = json.loads(
+        cli("schedules", "update", "default", "s1", "--cron", "0 8 * * *", "--clear", "max-firings", "--json")[0]
+    )
+    assert (changed["cron"], changed["maxFirings"], changed["overlap"]) == (["0 8 * * *"], None, "skip")
     assert "firing id" in cli("schedules", "trigger", "default", "s1")[0]
     shown, _ = cli("schedules", "occurrences", "default", "s1", "--coming", "3")
     assert len(shown.splitlines()) == 1 + 1 + 3

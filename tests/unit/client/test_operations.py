@@ -116,6 +116,12 @@ USES: dict[str, Use] = {
         d.schedules.put(has["namespace"], "new", NewSchedule(**SCHEDULE)),
         d.schedules.put(has["namespace"], "new", NewSchedule(**SCHEDULE | {"tags": ()}), if_revision=1),
     ],
+    "patchSchedule": lambda d, has: d.schedules.update(
+        has["namespace"],
+        has["schedule_id"],
+        names.ScheduleChange(**{name: value for name, value in SCHEDULE.items() if name != "paused"}),
+        if_revision=1,
+    ),
     "getSchedule": lambda d, has: d.schedules.get(has["namespace"], has["schedule_id"]),
     "listSchedules": lambda d, has: list(d.schedules.list(has["namespace"], page_size=1)),
     "deleteSchedule": lambda d, has: d.schedules.delete(has["namespace"], has["schedule_id"], if_revision=1),

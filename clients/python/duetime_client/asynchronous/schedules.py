@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from duetime_client import bodies
 from duetime_client.asynchronous.transport import AsyncTransport
 from duetime_client.models import Dst, SchedulePreview
-from duetime_client.requests import changing, reading, removing, segment
-from duetime_client.schedule_models import NewSchedule, Occurrences, Schedule, Triggered
+from duetime_client.requests import MERGE_PATCH, changing, reading, removing, segment
+from duetime_client.schedule_models import NewSchedule, Occurrences, Schedule, ScheduleChange, Triggered
 
 
 class AsyncSchedules:
@@ -37,6 +37,21 @@ class AsyncSchedules:
         """
         path, body = _path(namespace, schedule_id), bodies.schedule_body(schedule, id=None)
         request = changing("putSchedule", "PUT", path, Schedule, body, if_revision=if_revision)
+        return await self._transport.send(request)
+
+    async def update(
+        self, namespace: str, schedule_id: str, change: ScheduleChange, *, if_revision: int | None = None
+    ) -> Schedule:
+        """Change what is given. With other times the next occurrence is the first after now; else it stays."""
+        request = changing(
+            "patchSchedule",
+            "PATCH",
+            _path(namespace, schedule_id),
+            Schedule,
+            bodies.schedule_patch(change),
+            if_revision=if_revision,
+            content_type=MERGE_PATCH,
+        )
         return await self._transport.send(request)
 
     async def get(self, namespace: str, schedule_id: str) -> Schedule:

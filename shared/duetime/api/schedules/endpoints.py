@@ -13,7 +13,7 @@ from duetime.api.http.request_models import PLAIN_SHAPE, PageQuery
 from duetime.api.http.responses import json_reply
 from duetime.api.http.route import Route
 from duetime.api.namespaces.requests import PauseBody
-from duetime.api.schedules.requests import SCHEDULE_SHAPE, OccurrenceQuery, ScheduleBody
+from duetime.api.schedules.requests import SCHEDULE_SHAPE, OccurrenceQuery, ScheduleBody, SchedulePatch
 from duetime.api.schedules.responses import (
     OccurrencesResponse,
     ScheduleDeletionResponse,
@@ -26,14 +26,16 @@ from duetime.api.schedules.responses import (
 )
 from duetime.api.timers.parsing import check_payload_size, given_content
 from duetime.app.readers import shown_timer
-from duetime.app.schedules import NewSchedule
+from duetime.app.schedules import NewSchedule, ScheduleChange
 from duetime.app.timers import Stored
 from duetime.domain.errors import InvalidInput
 from duetime.domain.ids import check_schedule_id
 from duetime.domain.namespaces import Namespace, Pause
 from duetime.domain.principals import Role
-from duetime.domain.timers import Timer
+from duetime.domain.schedules import SchedulePolicy
+from duetime.domain.timers import Timer, TimerContent
 from duetime.domain.times import format_instant
+from duetime.recurrence.spec import TimingSpec
 
 
 def create_schedule(services: Services, request: Request, *, namespace: str) -> Reply:
@@ -59,6 +61,20 @@ def get_schedule(services: Services, request: Request, *, namespace: str, schedu
     if known is not None and known.match_weakly(timer.revision):
         return Reply(status=304, headers={"etag": etag(timer.revision)})
     return _reply(shown_timer(timer, request.principal, services.context.redaction), space)
+
+
+def patch_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
+    """Apply a merge patch to a schedule. With other times its next occurrence is the first after now."""
+    space, schedule_id = _address(services, request, namespace, schedule_id)
+    found = read_body(request, SCHEDULE_SHAPE)
+    check_payload_size(found)
+    patch = validate(SchedulePatch, found)
+    if "callback_url" in patch.model_fields_set:
+        check_egress("callbackUrl", patch.callback_url, services.context.egress)
+    timing, policy, content = (patch.given_of(part) for part in (TimingSpec, SchedulePolicy, TimerContent))
+    change = ScheduleChange(timing, policy, content)
+    now, wanted = services.context.clock.now(), if_match(request)
+    return _reply(services.schedules.update(space, schedule_id, change, now=now, wanted=wanted), space)
 
 
 def list_schedules(services: Services, request: Request, *, namespace: str) -> Reply:
@@ -223,6 +239,19 @@ ROUTES = (
         query=PageQuery,
         responses={200: SchedulePage},
         problems=(400, 404),
+    ),
+    Route(
+        "PATCH",
+        _SCHEDULE,
+        patch_schedule,
+        Role.WRITER,
+        summary="Change what is given of a schedule",
+        tag="schedules",
+        body=SchedulePatch,
+        body_type="application/merge-patch+json",
+        responses={200: ScheduleResponse},
+        problems=(400, 404, 409, 412, 413, 415),
+        conditions=(IF_MATCH,),
     ),
     Route(
         "DELETE",

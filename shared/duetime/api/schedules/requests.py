@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from duetime.api.http import validators
 from duetime.api.http.request_models import (
+    CallbackUrl,
     Instant,
     RequestModel,
     any_case,
@@ -156,16 +158,9 @@ _EXAMPLE: Final = {
 }
 
 
-class ScheduleBody(TimingFields, CallbackFields):
-    """A schedule: when it occurs, what is sent then, and what is done when that cannot be in time."""
+class ScheduleFields(TimingFields, CallbackFields):
+    """When it occurs, what is sent then, and what is done when that cannot be in time. Null is the default."""
 
-    model_config = ConfigDict(
-        json_schema_extra=some_of("cron", "every", "rrule")
-        | {"examples": [{"id": "daily-report", **_EXAMPLE}, {**_EXAMPLE, "overlap": "skip", "misfire": "latest"}]}
-    )
-
-    id: ScheduleId | None = Field(default=None, description="a UUIDv7 is made when it is omitted")
-    paused: bool | None = Field(default=None, description="nothing fires until it is resumed")
     misfire: Annotated[ScheduleMisfire, Field(strict=False), any_case(ScheduleMisfire)] | None = Field(
         default=None,
         description="what is done with occurrences that were missed, by an outage or a pause: all, which is the"
@@ -184,6 +179,34 @@ class ScheduleBody(TimingFields, CallbackFields):
     def policy(self) -> SchedulePolicy:
         names = SchedulePolicy.__dataclass_fields__
         return SchedulePolicy(**{name: value for name in names if (value := getattr(self, name)) is not None})
+
+
+class ScheduleBody(ScheduleFields):
+    """A schedule to create."""
+
+    model_config = ConfigDict(
+        json_schema_extra=some_of("cron", "every", "rrule")
+        | {"examples": [{"id": "daily-report", **_EXAMPLE}, {**_EXAMPLE, "overlap": "skip", "misfire": "latest"}]}
+    )
+
+    id: ScheduleId | None = Field(default=None, description="a UUIDv7 is made when it is omitted")
+    paused: bool | None = Field(default=None, description="nothing fires until it is resumed")
+
+
+class SchedulePatch(ScheduleFields):
+    """A JSON merge patch: what is omitted stays, null clears. ``callbackUrl`` cannot be cleared."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"cron": "0 10 * * *"}, {"maxFirings": None}]})
+
+    callback_url: CallbackUrl = Field(default=None)  # type: ignore[assignment]  # omitted; null is refused
+
+    def given_of(self, kind: type) -> dict[str, Any]:
+        """Return what is given of the fields of ``kind``, a dataclass; null is its default."""
+        return {
+            each.name: each.default if getattr(self, each.name) is None else getattr(self, each.name)
+            for each in fields(kind)
+            if each.name in self.model_fields_set
+        }
 
 
 class OccurrenceQuery(RequestModel):
