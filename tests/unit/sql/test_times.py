@@ -10,12 +10,14 @@ import sqlglot
 from sqlglot import expressions as exp
 
 from duetime.domain.idempotency import IdempotencyRecord
+from duetime.domain.schedule_timers import after_last_attempt
 from duetime.domain.timers import Rearm
 from duetime.stores.backends.sql.dialects.dialect import open_dialect
 from duetime.stores.port.timers import PutMode, TimerRef
 from duetime.testing.contract import call_steps as steps
 from duetime.testing.contract.builders import failed, leased, make_timers, parked, rescheduled, retried, seconds
-from duetime.testing.contract.steps import claim_shard
+from duetime.testing.contract.schedules import after, make_schedule
+from duetime.testing.contract.steps import claim_shard, create
 from tests.support.clock import NOW
 from tests.support.sql_store import SqlStore
 from tests.support.transfer import fill
@@ -25,12 +27,14 @@ from tests.unit.sql.test_plans import ACTIONS as TIMER_ACTIONS
 
 FROM_DATABASE = {
     "INSERT namespaces.created_at",
+    "INSERT occurrences.occurrence_recorded_at",
     "INSERT outbox.created_at",
     "INSERT timers.shard_claimed_at",
     "INSERT timers.shard_lease_expires_at",
     "INSERT timers.timer_created_at",
     "INSERT timers.timer_updated_at",
     "INSERT workers.worker_expires_at",
+    "UPDATE occurrences.occurrence_recorded_at",
     "UPDATE outbox.published_at",
     "UPDATE timers.shard_claimed_at",
     "UPDATE timers.shard_lease_expires_at",
@@ -42,6 +46,7 @@ FROM_DATABASE = {
 MOVED_AS_THEY_ARE = {
     "INSERT api_keys.key_created_at",
     "INSERT namespaces.created_at",
+    "INSERT occurrences.occurrence_recorded_at",
     "INSERT outbox.published_at",
     "INSERT timers.timer_created_at",
     "INSERT timers.timer_expires_at",
@@ -66,6 +71,12 @@ ASKED_FOR_OR_JUDGED_BY_THE_CALLER = {
     # None, when it is released.
     "UPDATE timers.shard_lease_expires_at",
 }
+OF_AN_OCCURRENCE = {
+    f"{verb} occurrences.occurrence_{name}_at"
+    for verb in ("INSERT", "UPDATE")
+    for name in ("scheduled", "last_scheduled", "started")
+}
+"""Its schedule says when it was to be, and the poller when its attempt began, as of every timer."""
 OF_A_TRANSITION = {
     # The timer of a call is what its call says.
     "INSERT timers.timer_created_at",
@@ -136,6 +147,12 @@ def live(store: SqlStore) -> None:
     ]
     store.timers.record(leased(outcomes), now=NOW)
     store.timers.rearm(single, [TimerRef(fourth.timer_id)], rearm=Rearm.REDRIVE, now=NOW)
+    (schedule,) = create(store, make_schedule(single))  # type: ignore[arg-type]
+    outcome = after(retried(schedule, next_attempt_at=LATER))
+    store.timers.record(leased([outcome]), now=NOW)
+    own = None if outcome.schedule is None else outcome.schedule.detached
+    assert own is not None
+    store.timers.record(leased([after_last_attempt(failed(own), now=NOW, started_at=NOW)]), now=NOW)
     claim_shard(store, 1, "v", lease_seconds=9, now=NOW)  # after a release
     store.leases.announce_worker("w", ttl_seconds=9, now=NOW)
     store.leases.announce_worker("w", ttl_seconds=9, now=NOW)
@@ -160,4 +177,4 @@ def test_every_time_of_a_mutation_is_the_database_s_or_given_for_a_reason(store:
                 given.add(name)
 
     assert from_database == FROM_DATABASE
-    assert given == MOVED_AS_THEY_ARE | ASKED_FOR_OR_JUDGED_BY_THE_CALLER | OF_A_TRANSITION
+    assert given == MOVED_AS_THEY_ARE | ASKED_FOR_OR_JUDGED_BY_THE_CALLER | OF_AN_OCCURRENCE | OF_A_TRANSITION

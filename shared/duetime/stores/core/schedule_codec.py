@@ -16,6 +16,7 @@ from duetime.domain.schedules import (
     SchedulePolicy,
 )
 from duetime.domain.times import MIN_INSTANT, to_milliseconds
+from duetime.stores.backend import Now
 from duetime.stores.core.failure_codec import decode_failure, encode_failure
 from duetime.stores.decoding import DECODING_ERRORS, UnreadableError, whole
 from duetime.stores.entities import OCCURRENCE
@@ -73,13 +74,13 @@ def _at(ms: int) -> datetime:
     return MIN_INSTANT + timedelta(milliseconds=ms)
 
 
-def encode_occurrence(record: OccurrenceRecord) -> Row:
-    """Return the fields of ``OCCURRENCE`` behind its key."""
+def encode_occurrence(record: OccurrenceRecord, *, recorded_at: Now | None = None) -> Row:
+    """Return the fields of ``OCCURRENCE`` behind its key. ``recorded_at`` None: the line's own."""
     return (
         record.number,
         record.state._value_,
         _ms(record.scheduled_at),
-        _ms(record.recorded_at),
+        recorded_at or _ms(record.recorded_at),
         None if record.last_scheduled_at is None else _ms(record.last_scheduled_at),
         record.count,
         None if record.started_at is None else _ms(record.started_at),

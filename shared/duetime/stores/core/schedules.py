@@ -11,7 +11,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.occurrences import KEPT_OCCURRENCES, OccurrenceRecord, PastOccurrence
 from duetime.domain.timers import FailureReason, Timer
 from duetime.stores import backend as writes
-from duetime.stores.backend import Backend, Condition, Query, Write
+from duetime.stores.backend import NOW, Backend, Condition, Query, Write
 from duetime.stores.core.cursors import cursor_of, place_of
 from duetime.stores.core.deciding import Decision, decide
 from duetime.stores.core.schedule_codec import decode_occurrence, encode_occurrence
@@ -146,7 +146,7 @@ def line_of(timer: Timer, record: OccurrenceRecord) -> Write:
 
     An occurrence that ends as a timer of its own may end so late that its slot is another one's.
     """
-    row = (*slot_of(timer, record.number), *encode_occurrence(record))
+    row = (*slot_of(timer, record.number), *encode_occurrence(record, recorded_at=NOW))
     if timer.is_schedule:
         return writes.put(OCCURRENCE, row, is_new=record.number <= KEPT_OCCURRENCES)
     key = OCCURRENCE.key_of(row)

@@ -162,7 +162,7 @@ def test_a_line_of_the_history_is_kept_as_it_is(store: Store, single: Namespace)
         number=1,
         state=OccurrenceState.MISSED,
         scheduled_at=NOW,
-        recorded_at=NOW + seconds(0.001),
+        recorded_at=NOW,
         last_scheduled_at=NOW + MINUTE,
         count=2,
         started_at=NOW + seconds(2),
