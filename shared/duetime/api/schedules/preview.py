@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from duetime.api.context import Services
 from duetime.api.http.parsing import read_body, validate
 from duetime.api.http.request import Reply, Request
@@ -13,8 +11,7 @@ from duetime.api.http.route import Keeps, Route
 from duetime.api.schedules.requests import SchedulePreviewBody
 from duetime.api.schedules.responses import SchedulePreviewResponse, occurrence_response
 from duetime.domain.principals import Role
-
-_MILLISECOND = timedelta(milliseconds=1)
+from duetime.domain.times import MILLISECOND
 
 
 def preview_schedule(services: Services, request: Request) -> Reply:
@@ -27,7 +24,7 @@ def preview_schedule(services: Services, request: Request) -> Reply:
     body = validate(SchedulePreviewBody, read_body(request, PLAIN_SHAPE))
     spec = body.timing()
     first = services.context.clock.now() if body.from_at is None else body.from_at
-    found = recurrence(spec).occurrences(first - _MILLISECOND, schedule_id=body.id or "", limit=body.count)
+    found = recurrence(spec).occurrences(first - MILLISECOND, schedule_id=body.id or "", limit=body.count)
     zone = zones.zone(spec.time_zone)
     items = [occurrence_response(each, zone) for each in found]
     return json_reply(200, SchedulePreviewResponse(sentence(spec), spec.time_zone, zones.VERSION, items))
