@@ -90,7 +90,7 @@ class Recording:
             groups: dict[int, list[Write]] = {}
             lines: list[Write] = []
         else:
-            lines = _lines_of([each.outcome for each in outcomes])
+            lines = _lines_of([each.outcome for each in outcomes], guards)
             groups = {
                 at: writes.spelled_out(
                     [writes.put(TIMER, encode_new(each.outcome.schedule.detached), is_new=True), outcome_writes[at]]
@@ -129,15 +129,15 @@ class Recording:
         return sum(written.is_written for written in self._backend.write(deletes, now=now).results)
 
 
-def _lines_of(outcomes: Sequence[Outcome]) -> list[Write]:
-    """Return the writes of histories, one for each row.
+def _lines_of(outcomes: Sequence[Outcome], guards: Sequence[Guard | None]) -> list[Write]:
+    """Return the writes of histories, one for each row, under the guards of their outcomes.
 
     One that is written without its outcome is of an attempt that was made, and is written over by the next try.
     """
-    schedules_last = sorted(outcomes, key=lambda each: each.timer.is_schedule)
+    schedules_last = sorted(zip(outcomes, guards, strict=True), key=lambda each: each[0].timer.is_schedule)
     lines = [
-        line_of(each.timer, line)
-        for each in schedules_last
+        line_of(each.timer, line)._replace(guard=guard)
+        for each, guard in schedules_last
         if each.schedule is not None
         for line in each.schedule.occurrences
     ]

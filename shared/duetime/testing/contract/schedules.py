@@ -256,6 +256,22 @@ def test_an_end_that_comes_very_late_does_not_hide_another_occurrence(store: Sto
     assert {line.state for line in history} == {OccurrenceState.FIRED}
 
 
+def test_nothing_is_left_of_what_an_occurrence_takes_the_place_of(store: Store, single: Namespace) -> None:
+    """Of an earlier try of it, or of a schedule that was deleted: whatever stood there had a failure and a log."""
+    (schedule,), lease = create(store, make_schedule(single)), claim(store)
+    logged = replace(retried(schedule, next_attempt_at=LATER), failure=make_failure(), attempt_log="1")
+    record(store, [after(logged)], lease)
+    store.timers.delete(single, [TimerRef(schedule.timer_id)], now=NOW)
+    (again,) = create(store, make_schedule(single))
+
+    outcome = after(parked(again, until=LATER))
+    assert record(store, [outcome], lease) == [RecordStatus.APPLIED]
+
+    assert outcome.schedule is not None
+    assert occurrence(store, single) == outcome.schedule.detached
+    assert store.schedules.history(stored_schedule(store, single), limit=1)[0].failure is None
+
+
 OUTCOMES = {"fired": fired, "failed": failed, **DETACHING}
 
 

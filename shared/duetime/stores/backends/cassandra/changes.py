@@ -24,6 +24,7 @@ TRACE_SECONDS: Final = 3600
 
 A creation that arrives when its timer has come and gone meanwhile finds the trace, and makes nothing.
 """
+_OTHER_WRITE: Final = "write_id !="
 _SPARE_SECONDS = 60
 """How much longer than it lives the row of a lease stays: whose clock is ahead must not lose it."""
 
@@ -95,7 +96,7 @@ class Prepared:
         if self.after is None:
             yield from self._removal(write_id)
         else:
-            conditions = self.conditions()
+            conditions = self.conditions() or self._always(write_id)
             if self.write.change is Change.INSERT and self.partition.is_conditional:
                 conditions = {"write_id": over}
             yield self._update(write_id, self.after, conditions, self.ttl_seconds)
@@ -113,7 +114,7 @@ class Prepared:
 
     def _removal(self, write_id: UUID) -> Iterator[Statement]:
         entity, table = self.write.entity, self.partition.table
-        conditions = self.conditions()
+        conditions = self.conditions() or self._always(write_id)
         if table == TIMERS:
             yield self._update(write_id, {}, conditions, TRACE_SECONDS)
             return
@@ -123,6 +124,10 @@ class Prepared:
             if part.part_of == entity.name:
                 for kind in (part.name, *(path.name for path in part.paths)):
                     yield Statement(_delete_kind_cql(table), (*self.partition.values, kind))
+
+    def _always(self, write_id: UUID) -> dict[str, Value]:
+        """A condition that holds unless this very write was made: so one without any is a conditional write, too."""
+        return {_OTHER_WRITE: write_id} if self.partition.is_conditional and not self.partition.has_hints else {}
 
     def _update(
         self, write_id: UUID, after: Mapping[str, Value], conditions: Mapping[str, Value], ttl: int
@@ -149,7 +154,8 @@ class Prepared:
         if not is_set or value is DAMAGED:
             return UNSET
         if value is None:
-            is_new = self.write.change is Change.INSERT or self.write.is_new
+            # Only the row of a new call is as new as is likely: what takes the call's place leaves nothing of its.
+            is_new = self.write.change is Change.INSERT or (self.write.is_new and self.partition.has_hints)
             return UNSET if is_new or self.known.get(name, DAMAGED) is None else None
         if not self.is_whole and self.write.change is Change.UPDATE and self.known.get(name, DAMAGED) == value:
             return UNSET
@@ -283,7 +289,8 @@ def at_cql(table: str) -> str:
 
 
 def _if_cql(conditions: tuple[str, ...]) -> str:
-    return f" IF {' AND '.join(f'{name} = ?' for name in conditions)}" if conditions else ""
+    compared = [name if name == _OTHER_WRITE else f"{name} =" for name in conditions]
+    return f" IF {' AND '.join(f'{each} ?' for each in compared)}" if conditions else ""
 
 
 @cache
