@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 
@@ -86,18 +87,57 @@ def test_the_next_is_computed_from_the_last_however_late_it_fires() -> None:
 
 @pytest.mark.parametrize(
     ("misfire", "kept", "count"),
-    [(ScheduleMisfire.ALL, 240, 239), (ScheduleMisfire.LATEST, 300, 299), (ScheduleMisfire.SKIP, 299, 298)],
+    [(ScheduleMisfire.ALL, 30, 29), (ScheduleMisfire.LATEST, 90, 89), (ScheduleMisfire.SKIP, 89, 88)],
 )
 def test_what_was_missed_is_one_line_of_the_history(misfire: ScheduleMisfire, kept: int, count: int) -> None:
     minutely = every(MINUTE, 1000)
     schedule = begun(minutely, policy(misfire))
 
-    found = turn(schedule, minutely, now=START + 300 * MINUTE, is_open=False)
+    found = turn(schedule, minutely, now=START + 90 * MINUTE, is_open=False)
 
     assert found.action is Action.FIRE
     assert pending_at(found.schedule) == START + kept * MINUTE
     assert found.missed == Missed(1, START + MINUTE, START + count * MINUTE, count)
     assert found.schedule.number == 2
+
+
+@pytest.mark.parametrize("misfire", [ScheduleMisfire.ALL, ScheduleMisfire.SKIP])
+def test_what_is_kept_at_the_border_fires_however_long_those_before_it_take(misfire: ScheduleMisfire) -> None:
+    minutely = every(MINUTE, 1000)
+    now = START + 90 * MINUTE
+    schedule = turn(begun(minutely, policy(misfire)), minutely, now=now, is_open=False).schedule
+    while schedule.pending is not None and schedule.pending.due_at <= now:
+        found = turn(schedule, minutely, now=now + 45 * SECOND, is_open=False)
+        assert (found.action, found.missed, found.schedule) == (Action.FIRE, None, schedule)
+        schedule = fired(schedule, minutely)
+
+    assert schedule.passed_at == now
+    assert schedule.kept_to is None
+
+
+@pytest.mark.parametrize("other", ["outage", "times"])
+def test_what_was_kept_is_decided_anew_after_another_outage_and_with_other_times(other: str) -> None:
+    minutely = every(MINUTE, 1000)
+    now = START + 90 * MINUTE
+    schedule = turn(begun(minutely, policy()), minutely, now=now, is_open=False).schedule
+    now += 61 * MINUTE if other == "outage" else 2 * MINUTE
+    if other == "times":
+        schedule = retimed(schedule, minutely)
+
+    found = turn(schedule, minutely, now=now, is_open=False)
+
+    assert pending_at(found.schedule) == now - HOUR
+    assert found.missed is not None
+
+
+def test_what_is_late_is_decided_once_even_if_nothing_is_missed() -> None:
+    minutely = every(MINUTE, 1000)
+    schedule = begun(minutely, policy())
+
+    found = turn(schedule, minutely, now=START + 9 * MINUTE, is_open=False)
+
+    assert (found.action, found.missed) == (Action.FIRE, None)
+    assert found.schedule == replace(schedule, kept_to=START + 9 * MINUTE)
 
 
 def test_what_is_caught_up_is_bounded_in_number_and_what_is_counted_too() -> None:

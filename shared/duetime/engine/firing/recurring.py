@@ -23,7 +23,7 @@ from duetime.domain.schedule_timers import (
     line_of_skipped,
     moved,
 )
-from duetime.domain.schedules import GRACE, Action, Occurrences, Overlap, Schedule, Turn, closed, skipped, turn
+from duetime.domain.schedules import Action, Occurrences, Overlap, Schedule, Turn, closed, is_late, skipped, turn
 from duetime.domain.timers import Timer, TimerState
 from duetime.engine.context import EngineContext
 from duetime.engine.delivery import Attempt, Launcher
@@ -88,10 +88,10 @@ class RecurringDelivery(DecidedDelivery[Timer | None]):
         except _CANNOT_BE_READ:
             outcome = unreadable(timer, now=now, settings=self._context.settings)
         else:
-            if _must_look(schedule) or not (schedule.is_buffered or _is_late(schedule, now)):
+            if _must_look(schedule) or not (schedule.is_buffered or is_late(schedule, now)):
                 return False
             due = turn(schedule, occurrences, now=now, is_open=False)
-            if due.action is Action.FIRE and due.missed is None:
+            if due.action is Action.FIRE and due.schedule == schedule:
                 return False
             outcome = _step(timer, due, occurrences, now=now)
         attempt = self._in_flight.take(self, shard, timer, queue_key(timer), page, self._context.clock.monotonic())
@@ -117,7 +117,7 @@ class RecurringDelivery(DecidedDelivery[Timer | None]):
             schedule = closed(schedule, schedule.open_at)
         occurrences = _occurrences_of(timer)
         due = turn(schedule, occurrences, now=now, is_open=decision is not None)
-        if due.action is Action.FIRE and due.missed is None:
+        if due.action is Action.FIRE and due.schedule == schedule:
             if self._may_start(attempt):
                 attempt.timer = replace(timer, schedule=due.schedule)
                 return super().start(attempt, now)
@@ -157,10 +157,6 @@ def _occurrences_of(timer: Timer) -> Occurrences:
 def _must_look(schedule: Schedule) -> bool:
     """Tell whether an earlier occurrence, which may go on, decides what becomes of the pending one."""
     return schedule.open_at is not None and schedule.policy.overlap is not Overlap.ALLOW
-
-
-def _is_late(schedule: Schedule, now: datetime) -> bool:
-    return schedule.pending is None or now - schedule.pending.due_at > GRACE
 
 
 def _step(

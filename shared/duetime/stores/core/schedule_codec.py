@@ -34,6 +34,7 @@ def encode_schedule(schedule: Schedule) -> str:
         "firings": schedule.firings or None,
         "openAt": None if schedule.open_at is None else _ms(schedule.open_at),
         "isBuffered": schedule.is_buffered or None,
+        "keptTo": None if schedule.kept_to is None else _ms(schedule.kept_to),
         "end": schedule.end,
         "pause": None if pause is None else [_ms(pause.at), pause.reason],
         "misfire": None if policy.misfire is ScheduleMisfire.ALL else policy.misfire,
@@ -47,7 +48,8 @@ def encode_schedule(schedule: Schedule) -> str:
 def decode_schedule(text: str) -> Schedule:
     """Return the schedule. Raises one of ``DECODING_ERRORS`` for anything that ``encode_schedule`` did not write."""
     values = read_json(text)
-    pending, pause, end, open_at = (values.get(name) for name in ("pending", "pause", "end", "openAt"))
+    pending, pause, end = (values.get(name) for name in ("pending", "pause", "end"))
+    open_at, kept_to = values.get("openAt"), values.get("keptTo")
     policy = SchedulePolicy(
         misfire=ScheduleMisfire(values.get("misfire", ScheduleMisfire.ALL)),
         catch_up_ms=values.get("catchUpMs", DEFAULT_CATCH_UP_MS),
@@ -62,6 +64,7 @@ def decode_schedule(text: str) -> Schedule:
         firings=int(values.get("firings", 0)),
         open_at=None if open_at is None else _at(open_at),
         is_buffered=values.get("isBuffered", False),
+        kept_to=None if kept_to is None else _at(kept_to),
         end=None if end is None else ScheduleEnd(end),
         pause=None if pause is None else Pause(_at(pause[0]), pause[1]),
     )

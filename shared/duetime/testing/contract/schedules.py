@@ -98,6 +98,7 @@ def fully_set(schedule: Timer) -> Timer:
         firings=3,
         open_at=NOW - MINUTE,
         is_buffered=True,
+        kept_to=NOW + MINUTE,
         pause=Pause(NOW, 'für "s1"'),
     )
     return replace(schedule, schedule=state)
