@@ -262,6 +262,14 @@ class Dst(OpenEnum):
     BOTH = "both"
 
 
+class ClockEffect(OpenEnum):
+    """What a change of clocks does to an occurrence."""
+
+    MOVED = "moved"
+    LEFT_OUT = "leftOut"
+    DOUBLED = "doubled"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occurrence:
     """``local_time`` is ``scheduled_at`` in the schedule's time zone, with its offset. ``due_at`` has its delay."""
@@ -272,13 +280,26 @@ class Occurrence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClockChange:
+    """Clocks are set from one local time to another, each with its offset, and an occurrence is affected."""
+
+    effect: ClockEffect
+    set_from: str
+    set_to: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulePreview:
-    """``description`` says in English when it occurs. ``tzdata_version`` is of the rules of time zones."""
+    """``description`` says in English when it occurs. ``tzdata_version`` is of the rules of time zones.
+
+    ``clock_changes`` are those within a year that affect an occurrence.
+    """
 
     description: str
     time_zone: str
     tzdata_version: str
     items: tuple[Occurrence, ...]
+    clock_changes: tuple[ClockChange, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,6 +130,7 @@ class Schedule:
     failure: Failure | None
     created_at: datetime
     updated_at: datetime
+    description: str | None
     cron: tuple[str, ...]
     every: timedelta | None
     rrule: tuple[str, ...]

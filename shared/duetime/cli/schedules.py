@@ -15,9 +15,11 @@ from duetime.cli.values import Duration, Instant, options
 
 _COLUMNS = {"LOCAL TIME": "localTime", "SCHEDULED AT": "scheduledAt", "DUE AT": "dueAt"}
 
+_CLOCK_COLUMNS = {"CLOCKS SET FROM": "setFrom", "TO": "setTo", "AN OCCURRENCE IS": "effect"}
 _LIST_COLUMNS = {
     "ID": "id",
     "STATE": "state",
+    "WHEN": "description",
     "NEXT": "nextScheduledAt",
     "FIRINGS": "firings",
     "LAST": "firedAt",
@@ -276,3 +278,5 @@ def preview(
     found = json.loads(response.content)
     click.echo(found["description"])
     show_items(found["items"], _COLUMNS, as_json=False)
+    if found["clockChanges"]:
+        show_items(found["clockChanges"], _CLOCK_COLUMNS, as_json=False)

@@ -8,12 +8,15 @@ import { byKey, h, replace } from "./dom.js";
 import { icon } from "./icons.js";
 import { every, isPaused, setPaused } from "./live.js";
 import { overview } from "./overview.js";
+import { scheduleDetail } from "./schedule-detail.js";
+import { changeSchedule, createSchedule } from "./schedule-form.js";
+import { scheduleList } from "./schedule-list.js";
 import * as session from "./session.js";
 import { findSession, signInView } from "./sign-in.js";
 import { tick } from "./times.js";
 import { timerDetail } from "./timer-detail.js";
 import { timerForm } from "./timer-form.js";
-import { timerList, timersHome } from "./timer-list.js";
+import { namespaceHome, timerList } from "./timer-list.js";
 import { empty, link, loading, place, problemView } from "./ui.js";
 
 /** Segments with a colon are parameters. The first that fits counts. */
@@ -23,12 +26,17 @@ const VIEWS = [
   ["calls/:tenant/new", callForm, "calls"],
   ["calls/:tenant/:id", callDetail, "calls"],
   ["calls/:tenant/:id/executions/:execution", callDetail, "calls"],
-  ["timers", timersHome, "timers"],
+  ["timers", namespaceHome, "timers"],
   ["timers/:namespace", timerList, "timers"],
   ["timers/:namespace/new", timerForm, "timers"],
   ["timers/:namespace/timer/:id", timerDetail, "timers"],
-  ["dead-letters", timersHome, "dead"],
-  ["dead-letters/:namespace", deadLetters, "dead"],
+  ["schedules", namespaceHome, "schedules"],
+  ["schedules/:namespace", scheduleList, "schedules"],
+  ["schedules/:namespace/new", createSchedule, "schedules"],
+  ["schedules/:namespace/schedule/:id", scheduleDetail, "schedules"],
+  ["schedules/:namespace/schedule/:id/change", changeSchedule, "schedules"],
+  ["dead-letters", namespaceHome, "dead-letters"],
+  ["dead-letters/:namespace", deadLetters, "dead-letters"],
 ];
 
 const main = document.getElementById("main");
@@ -106,12 +114,17 @@ function nowhere() {
 
 // -- the bar at the top -----------------------------------------------------------------------------------------------
 
+function ofNamespace(area) {
+  return session.namespace() ? place(area, session.namespace()) : place(area);
+}
+
 function drawTop(area) {
   const places = [
     ["overview", "#/", "Overview"],
     ["calls", place("calls", session.tenant()), "Service calls"],
-    ["timers", session.namespace() ? place("timers", session.namespace()) : "#/timers", "Timers"],
-    ["dead", session.namespace() ? place("dead-letters", session.namespace()) : "#/dead-letters", "Dead letters"],
+    ["timers", ofNamespace("timers"), "Timers"],
+    ["schedules", ofNamespace("schedules"), "Schedules"],
+    ["dead-letters", ofNamespace("dead-letters"), "Dead letters"],
   ];
   const nav = h(
     "nav",

@@ -4,66 +4,56 @@ import { paths, request } from "./api.js";
 import { h } from "./dom.js";
 import * as forms from "./forms.js";
 import { isJson, withRaw } from "./json.js";
-import { link, place, problemView, toast } from "./ui.js";
+import { place, toast } from "./ui.js";
 
 const { field } = forms;
 const METHODS = ["POST", "GET", "PUT", "PATCH", "DELETE"].map((method) => [method, method]);
 
 export function callForm(page, { tenant }) {
-  page.title("Submit a service call");
-  const wrong = h("div", { class: "wrong" });
-  const go = h("button", { type: "submit", class: "primary" }, "Submit");
-  const form = h(
-    "form",
-    { class: "card", novalidate: true },
-    h(
-      "div",
-      { class: "fields" },
-      field("name", "Name", { wide: true, hint: "for people; lists filter by its beginning", maxlength: 200 }),
-      h("div", { class: "fields url-line" }, field("request.method", "Method", { type: "select", options: METHODS }), field("request.url", "URL", { type: "url", placeholder: "https://" })),
-      field("request.headers", "Headers", { type: "textarea", wide: true, hint: "Name: value, one to a line" }),
-      field("bodyKind", "Body", { type: "select", options: [["json", "JSON, unchanged"], ["text", "Text"]] }),
-      field("request.body", "Content", { type: "textarea", rows: 6, wide: true, paths: ["request"] }),
-    ),
-    forms.dueFields("dueAt"),
-    h(
-      "div",
-      { class: "fields" },
-      field("tags", "Tags", { type: "textarea", rows: 2, hint: "one to a line" }),
-      field("starred", "Star: keep it for ever", { type: "checkbox" }),
-    ),
-    h(
-      "details",
-      { class: "fold" },
-      h("summary", null, "More"),
+  const keys = forms.keysFor();
+  return forms.formPage(page, {
+    title: "Submit a service call",
+    crumb: "Service calls",
+    back: place("calls", tenant),
+    label: "Submit",
+    content: [
       h(
         "div",
         { class: "fields" },
-        field("timeoutSeconds", "Timeout in seconds", { inputmode: "numeric", hint: "1 to 900; 30 when empty" }),
-        field("correlationId", "Correlation id", { hint: "generated when empty" }),
-        field("idempotencyKey", "Idempotency key", { hint: "generated when empty, so that a repeated submission makes one call" }),
+        field("name", "Name", { wide: true, hint: "for people; lists filter by its beginning", maxlength: 200 }),
+        h("div", { class: "fields url-line" }, field("request.method", "Method", { type: "select", options: METHODS }), field("request.url", "URL", { type: "url", placeholder: "https://" })),
+        field("request.headers", "Headers", { type: "textarea", wide: true, hint: "Name: value, one to a line" }),
+        field("bodyKind", "Body", { type: "select", options: [["json", "JSON, unchanged"], ["text", "Text"]] }),
+        field("request.body", "Content", { type: "textarea", rows: 6, wide: true, paths: ["request"] }),
       ),
-    ),
-    forms.policyFields("One attempt when all fields are empty. Intervals: 30s, 5m, 1h30m."),
-    wrong,
-    h("div", { class: "actions end" }, link(place("calls", tenant), "Back"), go),
-  );
-  const keys = forms.keysFor();
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    go.disabled = true;
-    forms.clearErrors(form);
-    try {
+      forms.dueFields("dueAt"),
+      h(
+        "div",
+        { class: "fields" },
+        field("tags", "Tags", { type: "textarea", rows: 2, hint: "one to a line" }),
+        field("starred", "Star: keep it for ever", { type: "checkbox" }),
+      ),
+      h(
+        "details",
+        { class: "fold" },
+        h("summary", null, "More"),
+        h(
+          "div",
+          { class: "fields" },
+          field("timeoutSeconds", "Timeout", { inputmode: "numeric", hint: "in seconds, 1 to 900; 30 when empty" }),
+          field("correlationId", "Correlation id", { hint: "generated when empty" }),
+          field("idempotencyKey", "Idempotency key", { hint: "generated when empty, so that a repeated submission makes one call" }),
+        ),
+      ),
+      forms.policyFields("One attempt when all fields are empty. Intervals: 30s, 5m, 1h30m."),
+    ],
+    submit: async (form) => {
       const body = read(form, keys);
       const { data, status } = await request("POST", paths.calls(tenant), { body, signal: page.signal });
       toast(status === 200 ? "This call was already submitted." : "Submitted.");
       page.go(place("calls", tenant, data.id), { instead: true });
-    } catch (error) {
-      go.disabled = false;
-      if (!page.signal.aborted && !forms.showErrors(form, error)) wrong.replaceChildren(problemView(error));
-    }
+    },
   });
-  return h("div", { class: "page-narrow" }, h("p", { class: "crumbs" }, link(place("calls", tenant), "Service calls")), h("h1", null, "Submit a service call"), form);
 }
 
 /** The body of the submission, as JSON text: the request's own body stays the text that was written. */

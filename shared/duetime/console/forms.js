@@ -4,6 +4,7 @@ import { Problem } from "./api.js";
 import { h } from "./dom.js";
 import { isJson } from "./json.js";
 import { fromInput, toInput, zone } from "./times.js";
+import { link, problemView } from "./ui.js";
 
 let counter = 0;
 
@@ -33,6 +34,26 @@ function makeControl(type, attributes, value, options) {
   if (type === "checkbox") return h("input", { type, checked: Boolean(value), ...attributes });
   const step = type === "datetime-local" ? { step: 1 } : {};
   return h("input", { type, spellcheck: "false", ...step, ...attributes, value });
+}
+
+/** A page with a form: `submit(form)` leads on to another one, and what it raises is shown. `back` is where it came from. */
+export function formPage(page, { title, crumb, back, label, content, submit }) {
+  page.title(title);
+  const wrong = h("div", { class: "wrong" });
+  const go = h("button", { type: "submit", class: "primary" }, label);
+  const form = h("form", { class: "card", novalidate: true }, content, wrong, h("div", { class: "actions end" }, link(back, "Back"), go));
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    go.disabled = true;
+    clearErrors(form);
+    try {
+      await submit(form);
+    } catch (error) {
+      go.disabled = false;
+      if (!page.signal.aborted && !showErrors(form, error)) wrong.replaceChildren(problemView(error));
+    }
+  });
+  return h("div", { class: "page-narrow" }, h("p", { class: "crumbs" }, link(back, crumb)), h("h1", null, title), form);
 }
 
 /** Puts the errors of a Problem to the fields they are about; false when there is none that has a field here. */
@@ -161,13 +182,13 @@ const POLICY = [
   ["maxAttemptsDuration", "For at most", text],
 ];
 
-export function policyFields(hint) {
+export function policyFields(hint, given) {
   return h(
     "details",
     { class: "fold" },
     h("summary", null, "Retries"),
     h("p", { class: "hint" }, hint),
-    h("div", { class: "fields" }, POLICY.map(([name, label]) => field(`retryPolicy.${name}`, label))),
+    h("div", { class: "fields" }, POLICY.map(([name, label]) => field(`retryPolicy.${name}`, label, { value: given?.[name] }))),
   );
 }
 

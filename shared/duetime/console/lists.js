@@ -2,17 +2,19 @@
 
 import { readPage } from "./api.js";
 import { h, replace } from "./dom.js";
-import { fromInput, toInput } from "./times.js";
+import { fromInput, now, toInput } from "./times.js";
 import { link, loading, muted, placeWith, problemView } from "./ui.js";
 
-export const REFRESH_MS = 5000;
+const REFRESH_MS = 5000;
+const SOON_MS = 1500;
+const NEAR_MS = 60000;
 const LIMIT = 50;
 
 /**
  * A region that shows what `read` finds, again and again. When a refresh fails, what was found before stays.
- * `draw(found)` is called only when something has changed.
+ * `draw(found)` is called only when something has changed. What is due near `dueAt()` is looked at more often.
  */
-export function region(page, { read, draw, what, ms = REFRESH_MS }) {
+export function region(page, { read, draw, what, dueAt }) {
   const notice = h("div", { class: "notice-box" });
   const content = h("div", null, loading(what));
   const element = h("div", { class: "region", "aria-busy": "true" }, notice, content);
@@ -43,7 +45,12 @@ export function region(page, { read, draw, what, ms = REFRESH_MS }) {
     return refresh();
   };
   refresh();
-  if (ms) page.every(ms, refresh);
+  let turn = 0;
+  page.every(dueAt ? SOON_MS : REFRESH_MS, async () => {
+    turn += 1;
+    const isNear = dueAt?.() && Math.abs(Date.parse(dueAt()) - now()) < NEAR_MS;
+    if (!dueAt || isNear || turn % Math.ceil(REFRESH_MS / SOON_MS) === 0) await refresh();
+  });
   return { element, refresh, redraw };
 }
 

@@ -6,17 +6,16 @@ import { field, number, showErrors, text } from "./forms.js";
 import { namespaceButtons } from "./namespace-actions.js";
 import * as session from "./session.js";
 import { when } from "./times.js";
-import { badge, code, dialog, link, muted, place, table, toast } from "./ui.js";
+import { badge, code, dialog, link, muted, place, retryWords, table, toast } from "./ui.js";
 
 export function readNamespaces(signal) {
   return readAll(paths.namespaces, { signal });
 }
 
-/** A select of all namespaces; `area` is what of them to go to. It fills when they are known. */
+/** A select of all namespaces, which leads to the same list of another one. It fills when they are known. */
 export function namespaceChoice(page, name) {
-  const area = page.area === "dead" ? "dead-letters" : "timers";
   const select = h("select", { data: { key: "namespace" } }, h("option", { value: name, selected: true }, name));
-  select.addEventListener("change", () => page.go(place(area, select.value)));
+  select.addEventListener("change", () => page.go(place(page.area, select.value)));
   readNamespaces(page.signal).then(
     ({ items }) => {
       const names = items.map((one) => one.name);
@@ -45,18 +44,16 @@ export function namespaceTable(page, items, changed) {
         label: "More",
         hidden: true,
         class: "fit end",
-        cell: (one) => h("div", { class: "actions of-row" }, namespaceButtons(page, one, changed), link(place("dead-letters", one.name), "Dead letters")),
+        cell: (one) => h("div", { class: "actions of-row" }, namespaceButtons(page, one, changed), link(place("schedules", one.name), "Schedules"), link(place("dead-letters", one.name), "Dead letters")),
       },
     ].filter(Boolean),
     items,
   );
 }
 
-const STATES = { Active: "good", Paused: "waiting", Deleting: "bad" };
-
 function state(one) {
   const title = one.state === "Paused" ? `since ${one.pausedAt}${one.pauseReason ? `: ${one.pauseReason}` : ""}` : undefined;
-  return h("span", { title }, badge(one.state, STATES[one.state]));
+  return h("span", { title }, badge(one.state));
 }
 
 function shards(one) {
@@ -65,7 +62,7 @@ function shards(one) {
 }
 
 function retries(one) {
-  return one.retryPolicy === null ? muted("default") : code(JSON.stringify(one.retryPolicy));
+  return one.retryPolicy === null ? muted("default") : retryWords(one.retryPolicy);
 }
 
 export function createNamespace(changed) {

@@ -1,54 +1,33 @@
 // One timer: whether it fired, when, and what the receiver said to each attempt.
 
 import { paths, request } from "./api.js";
-import { h, replace } from "./dom.js";
+import { h } from "./dom.js";
+import { callbackFacts, callbackSections } from "./field-lists.js";
 import { due, dueFields, showErrors } from "./forms.js";
-import { rawMember } from "./json.js";
+import { region } from "./lists.js";
 import { headerTable, textBox } from "./messages.js";
-import { REFRESH_MS } from "./lists.js";
 import * as session from "./session.js";
 import { between, milliseconds, nearly, now, when } from "./times.js";
-import { badge, button, code, confirm, copier, dialog, facts, httpStatus, link, loading, muted, place, problemView, section, tags, toast } from "./ui.js";
-
-const SOON_MS = 1500;
+import { badge, button, code, confirm, copier, dialog, facts, httpStatus, link, muted, place, section, toast } from "./ui.js";
 
 export function timerDetail(page, { namespace, id }) {
   page.title(id);
   const path = paths.timer(namespace, id);
-  const box = h("div", null, loading("Loading the timer…"));
-  const view = { shown: "", timer: null, turn: 0 };
-  const load = async () => {
-    try {
-      const [timer, attempts] = await Promise.all([
-        request("GET", path, { signal: page.signal }),
-        request("GET", `${path}/attempts`, { signal: page.signal }),
-      ]);
-      view.timer = timer.data;
-      if (view.shown !== timer.text + attempts.text) {
-        view.shown = timer.text + attempts.text;
-        replace(box, drawTimer(page, path, timer, attempts.data.items, load));
-      }
-    } catch (error) {
-      if (page.signal.aborted) return;
-      if (!view.shown || error.status === 404) {
-        view.shown = "";
-        view.timer = null;
-        replace(box, problemView(error, { again: load }));
-      }
-    }
-  };
-  load();
-  page.every(SOON_MS, async () => {
-    // What is due soon, or in flight, is looked at more often than what waits or is over.
-    const isNear = view.timer?.nextAttemptAt && Math.abs(Date.parse(view.timer.nextAttemptAt) - now()) < 60000;
-    view.turn = (view.turn + 1) % Math.ceil(REFRESH_MS / SOON_MS);
-    if (isNear || view.turn === 0) await load();
+  let dueAt = null;
+  const view = region(page, {
+    what: "Loading the timer…",
+    read: async (signal) => {
+      const [timer, attempts] = await Promise.all([request("GET", path, { signal }), request("GET", `${path}/attempts`, { signal })]);
+      dueAt = timer.data.nextAttemptAt;
+      return { timer, attempts: attempts.data.items };
+    },
+    draw: ({ timer, attempts }) => drawTimer(page, path, timer, attempts, () => view.refresh()),
+    dueAt: () => dueAt,
   });
-  return h("article", null, h("p", { class: "crumbs" }, link(place("timers", namespace), `Timers of ${namespace}`)), box);
+  return h("article", null, h("p", { class: "crumbs" }, link(place("timers", namespace), `Timers of ${namespace}`)), view.element);
 }
 
 function drawTimer(page, path, { data: timer, text }, attempts, load) {
-  const payload = rawMember(text, "payload");
   return [
     h(
       "div",
@@ -63,10 +42,9 @@ function drawTimer(page, path, { data: timer, text }, attempts, load) {
         "div",
         null,
         section("Attempts", {}, attempts.length ? [...attempts].reverse().map((one, at) => attemptFold(one, at === 0)) : h("p", { class: "muted" }, "None yet.")),
-        section("Callback", {}, h("p", { class: "first-line" }, h("b", null, "POST"), " ", timer.callbackUrl), headerTable(Object.entries(timer.headers ?? {}))),
-        section("Payload", {}, textBox(payload === "null" ? "" : payload, { key: "payload", what: "payload" })),
+        callbackSections(timer, text),
       ),
-      h("div", null, section("Timer", {}, timerFacts(timer, text))),
+      h("div", null, section("Timer", {}, timerFacts(timer))),
     ),
   ];
 }
@@ -89,24 +67,19 @@ function verdict(timer, attempts) {
   return h("span", null, Date.parse(timer.executeAt) > now() ? "Fires " : "Due ", nearly(timer.executeAt), ".");
 }
 
-function failureWords(failure) {
+export function failureWords(failure) {
   if (!failure) return "for an unknown reason";
   return failure.status === null ? [failure.reason, " – ", failure.message] : ["the receiver responded ", httpStatus(failure.status)];
 }
 
-function timerFacts(timer, text) {
-  const policy = rawMember(text, "retryPolicy");
+function timerFacts(timer) {
   return facts([
     ["Due", when(timer.executeAt, { milliseconds: true })],
     ["Fired", timer.firedAt && when(timer.firedAt, { milliseconds: true })],
     ["Next attempt", timer.nextAttemptAt && timer.nextAttemptAt !== timer.executeAt && when(timer.nextAttemptAt, { milliseconds: true })],
     ["Attempts", timer.attempts],
     ["Last failure", timer.failure && [timer.failure.reason, ": ", timer.failure.message, " ", when(timer.failure.at)]],
-    ["Tags", tags(timer.tags)],
-    ["Correlation id", timer.correlationId && [code(timer.correlationId), copier(timer.correlationId, "correlation id")]],
-    ["Timeout", `${timer.timeoutSeconds} s`],
-    ["Expires", timer.expireAfter && `${timer.expireAfter} after its due time`],
-    ["Retries", code(policy)],
+    ...callbackFacts(timer),
     ["Id", [code(timer.id), copier(timer.id, "id")]],
     ["Created", when(timer.createdAt)],
     ["Changed", when(timer.updatedAt)],

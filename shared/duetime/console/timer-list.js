@@ -39,15 +39,13 @@ const FILTERS = [
 ];
 
 /** Leads on to the namespace that was looked at last, or to the first one. */
-export function timersHome(page) {
-  page.title("Timers");
+export function namespaceHome(page) {
   const box = h("div", null, loading());
-  const area = page.area === "dead" ? "dead-letters" : "timers";
   readNamespaces(page.signal).then(
     ({ items }) => {
       const names = items.map(({ name }) => name);
       const name = [session.namespace(), "default"].find((one) => names.includes(one)) ?? names[0];
-      if (name) page.go(place(area, name), { instead: true });
+      if (name) page.go(place(page.area, name), { instead: true });
       else box.replaceChildren(empty("There is no namespace.", link("#/", "Create one on the overview.")));
     },
     (error) => page.signal.aborted || box.replaceChildren(problemView(error, { again: page.again })),

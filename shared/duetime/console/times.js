@@ -9,6 +9,8 @@ const UNITS = [
   [1, "s"],
 ];
 
+const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+
 let offsetMs = 0;
 
 /** The time of the server, as far as its answers tell it: clocks of browsers may be wrong. */
@@ -62,6 +64,13 @@ export function milliseconds(number) {
 
 export function between(from, to) {
   return Date.parse(to) - Date.parse(from);
+}
+
+/** `2027-03-28T02:30:00.000+01:00` as `{ day: "Sun", date, time: "02:30:00", offset }`: what clocks of its zone show. */
+export function clockTime(text) {
+  const [, date, time, offset] = /^(.{10})T(.{8})[.\d]*(.*)$/.exec(text);
+  const day = DAYS[new Date(date).getUTCDay()];
+  return { day, date, time, offset };
 }
 
 /** A time element: local time, and how far from now, which `tick` keeps true. */

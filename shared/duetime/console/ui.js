@@ -14,6 +14,12 @@ const KINDS = {
   Rescheduled: "good",
   Failed: "bad",
   Cancelled: "unknown",
+  Active: "good",
+  Paused: "waiting",
+  Deleting: "bad",
+  Unreadable: "bad",
+  Ongoing: "running",
+  Missed: "bad",
 };
 
 export function badge(state, kind = KINDS[state] ?? "unknown") {
@@ -32,6 +38,11 @@ export function tags(list) {
 
 export function code(text) {
   return h("code", null, text);
+}
+
+export function retryWords({ maxAttempts, maxAttemptsDuration, initialInterval, backoffMultiplier, maxInterval }) {
+  if (maxAttempts === 1) return "none";
+  return `up to ${maxAttempts} attempts within ${maxAttemptsDuration}, ${initialInterval} apart, then ×${backoffMultiplier} up to ${maxInterval}`;
 }
 
 /** Where there is no value. Narrow screens leave it out. */

@@ -5,6 +5,7 @@ A local time here is a ``datetime`` without a zone, in whole seconds. An instant
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
@@ -13,6 +14,7 @@ from zoneinfo import ZoneInfo
 from duetime.recurrence.spec import Dst
 
 SECOND = timedelta(seconds=1)
+_DAY: Final = timedelta(days=1)
 MAX_GAPS: Final = 100
 """A search that meets this many, and may not fire in them, gives up: most zones have one a year."""
 
@@ -141,8 +143,25 @@ def change_at(zone: ZoneInfo, local: datetime) -> ClockChange | None:
     if before == after:
         return None
     # ``utcoffset`` tells what was in force before and after the change, and not when it was: it lies between these.
-    early = _utc(local - max(before, after))
-    late = _utc(local - min(before, after))
+    return _change_between(zone, _utc(local - max(before, after)), _utc(local - min(before, after)))
+
+
+def clock_changes(zone: ZoneInfo, start: datetime, end: datetime) -> Iterator[ClockChange]:
+    """Give the changes from ``start``, a whole second, to ``end``. Two within a day may be told as one."""
+    early, offset = start, None if start > end else start.astimezone(zone).utcoffset()
+    while early < end:
+        late = min(early + _DAY, end)
+        following = late.astimezone(zone).utcoffset()
+        if following != offset:
+            yield _change_between(zone, early, late)
+        early, offset = late, following
+
+
+def _change_between(zone: ZoneInfo, early: datetime, late: datetime) -> ClockChange:
+    """Return the change between two instants of different offsets, to the second."""
+    before, after = early.astimezone(zone).utcoffset(), late.astimezone(zone).utcoffset()
+    assert before is not None
+    assert after is not None
     low, high = 0, (late - early) // SECOND
     while high - low > 1:
         middle = (low + high) // 2

@@ -22,7 +22,7 @@ from duetime.recurrence.spec import MAX_CRON, MAX_RRULE, MAX_WINDOW_MS, SEARCHED
 from duetime.recurrence.spreading import Spread
 
 _CACHED: Final = 4096
-_END: Final = MAX_INSTANT - timedelta(days=2)
+LAST_INSTANT: Final = MAX_INSTANT - timedelta(days=2)
 """Some zones are in another year by then, which has no dates."""
 _FIRST_DAY: Final = datetime(1970, 1, 1)  # noqa: DTZ001  # a local time
 MAX_STEPS: Final = 3_000
@@ -52,7 +52,7 @@ class Recurrence:
         self._looks_at_days = [not isinstance(each, Every) for each in sources]
         self._exclusions = exclusions
         self._start = spec.start_at or MIN_INSTANT
-        self._end = min(spec.end_at or _END, _END)
+        self._end = min(spec.end_at or LAST_INSTANT, LAST_INSTANT)
         self._spread = Spread(spec.jitter_ms, spec.window_ms)
 
     def next_after(self, instant: datetime) -> datetime | None:
@@ -173,7 +173,7 @@ def _first(times: Iterator[datetime]) -> datetime | None:
 def _found(search: _Search, instant: datetime) -> datetime | None:
     try:
         return search(instant)
-    except OverflowError:  # it lies behind ``_END``
+    except OverflowError:  # it lies behind ``LAST_INSTANT``
         return None
 
 
@@ -240,8 +240,8 @@ def _check_bounds(spec: TimingSpec) -> None:
         if len(texts) > most:
             raise InvalidInput(field, f"must have at most {most} items")
     for field, at in (("anchor", spec.anchor), ("startAt", spec.start_at)):
-        if at is not None and at > _END:
-            raise InvalidInput(field, f"must not be after {_END:%Y-%m-%d}")
+        if at is not None and at > LAST_INSTANT:
+            raise InvalidInput(field, f"must not be after {LAST_INSTANT:%Y-%m-%d}")
     if spec.start_at is not None and spec.end_at is not None and spec.end_at < spec.start_at:
         raise InvalidInput("endAt", "must not be before startAt")
     for field, value in (("jitter", spec.jitter_ms), ("window", spec.window_ms)):

@@ -37,6 +37,17 @@ class Dst(StrEnum):
     """At the first instant after the gap; at both of two."""
 
 
+class ClockEffect(StrEnum):
+    """What a change of clocks does to an occurrence."""
+
+    MOVED = "moved"
+    """Its time of day does not exist: it fires at the first instant after the gap."""
+    LEFT_OUT = "leftOut"
+    """Its time of day does not exist: it does not fire."""
+    DOUBLED = "doubled"
+    """Its time of day happens twice: it fires at both."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingSpec:
     """``cron``, ``rrule`` and ``exclude`` (dates and cron expressions) are texts as people write them. The

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Final
 
 from cron_descriptor import Options, get_description
@@ -39,12 +40,14 @@ _PREFIXES: Final = {
     "BYSETPOS": "of these number {}",
 }
 _PLAIN: Final = re.compile("[0-9,/*-]*", re.ASCII)
+_CACHED: Final = 4096
 _SHOWN_EXCLUSIONS: Final = 3
 _OPTIONS: Final = Options()
 _OPTIONS.use_24hour_time_format = True
 _OPTIONS.locale_code = "en_US"
 
 
+@lru_cache(maxsize=_CACHED)
 def sentence(spec: TimingSpec) -> str:
     """Describe the occurrences of a spec that ``occurrences.recurrence`` accepts."""
     zone = zones.zone(spec.time_zone)

@@ -47,6 +47,7 @@ def test_a_preview_has_the_next_times_from_now_on_and_a_sentence(world: World) -
                     "dueAt": "2026-12-22T08:30:00.000Z",
                 },
             ],
+            "clockChanges": [],
         },
     )
 
@@ -65,6 +66,14 @@ def test_ten_times_are_shown_unless_another_number_is_asked_for(world: World) ->
 def test_fewer_are_shown_when_the_schedule_ends(world: World) -> None:
     assert len(local_times(world, cron="@daily", endAt="2026-12-23T00:00:00Z")) == 3
     assert local_times(world, cron="@daily", **{"from": "9999-12-31T23:59:59Z"}) == []
+
+
+def test_the_changes_of_clocks_that_affect_an_occurrence_are_told(world: World) -> None:
+    answer = preview(world, cron="30 2 * * *", dst="skip", **BERLIN)
+
+    assert answer.json()["clockChanges"] == [
+        {"effect": "leftOut", "setFrom": "2027-03-28T02:00:00.000+01:00", "setTo": "2027-03-28T03:00:00.000+02:00"}
+    ]
 
 
 @pytest.mark.parametrize(

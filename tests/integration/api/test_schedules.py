@@ -62,6 +62,7 @@ def test_a_schedule_is_created_and_read(world: World) -> None:
         "failure": None,
         "createdAt": "2026-12-20T15:30:00.000Z",
         "updatedAt": "2026-12-20T15:30:00.000Z",
+        "description": "At 09:00, every day, Europe/Berlin",
         "cron": ["0 9 * * *"],
         "every": None,
         "rrule": [],

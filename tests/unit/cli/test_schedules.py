@@ -17,6 +17,9 @@ def test_a_preview_is_a_sentence_and_a_table(store: object, cli: Cli) -> None:
         "LOCAL TIME                     SCHEDULED AT              DUE AT",
         "2026-03-29T03:00:00.000+02:00  2026-03-29T01:00:00.000Z  2026-03-29T01:00:00.000Z",
         "2026-03-30T02:30:00.000+02:00  2026-03-30T00:30:00.000Z  2026-03-30T00:30:00.000Z",
+        "CLOCKS SET FROM                TO                             AN OCCURRENCE IS",
+        "2026-03-29T02:00:00.000+01:00  2026-03-29T03:00:00.000+02:00  moved",
+        "2027-03-28T02:00:00.000+01:00  2027-03-28T03:00:00.000+02:00  moved",
     ]
 
 

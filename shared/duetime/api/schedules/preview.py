@@ -9,7 +9,7 @@ from duetime.api.http.request_models import PLAIN_SHAPE
 from duetime.api.http.responses import json_reply
 from duetime.api.http.route import Keeps, Route
 from duetime.api.schedules.requests import SchedulePreviewBody
-from duetime.api.schedules.responses import SchedulePreviewResponse, occurrence_response
+from duetime.api.schedules.responses import SchedulePreviewResponse, clock_change_response, occurrence_response
 from duetime.domain.principals import Role
 from duetime.domain.times import MILLISECOND
 
@@ -18,6 +18,7 @@ def preview_schedule(services: Services, request: Request) -> Reply:
     """Return when a schedule would occur, with a sentence in English. Nothing is stored."""
     # Loading the calendars takes a tenth of a cold start, and other requests do without.
     from duetime.recurrence import zones
+    from duetime.recurrence.clock_effects import affected_changes
     from duetime.recurrence.occurrences import recurrence
     from duetime.recurrence.words import sentence
 
@@ -27,7 +28,8 @@ def preview_schedule(services: Services, request: Request) -> Reply:
     found = recurrence(spec).occurrences(first - MILLISECOND, schedule_id=body.id or "", limit=body.count)
     zone = zones.zone(spec.time_zone)
     items = [occurrence_response(each, zone) for each in found]
-    return json_reply(200, SchedulePreviewResponse(sentence(spec), spec.time_zone, zones.VERSION, items))
+    changes = [clock_change_response(each) for each in affected_changes(spec, first)]
+    return json_reply(200, SchedulePreviewResponse(sentence(spec), spec.time_zone, zones.VERSION, items, changes))
 
 
 ROUTES = (

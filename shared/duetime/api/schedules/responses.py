@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import tzinfo
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Raw
 
@@ -25,8 +25,11 @@ from duetime.domain.retry import RetryPolicy, policy_in_force
 from duetime.domain.schedules import Occurrence, Overlap, ScheduleEnd, ScheduleMisfire, SchedulePolicy
 from duetime.domain.timers import Timer
 from duetime.domain.times import format_duration, format_instant
-from duetime.recurrence.spec import Dst, TimingSpec
+from duetime.recurrence.spec import ClockEffect, Dst, TimingSpec
 from duetime.recurrence.stored import read_timing
+
+if TYPE_CHECKING:
+    from duetime.recurrence.clock_effects import AffectedChange
 
 
 class OccurrenceResponse(ResponseModel):
@@ -54,6 +57,28 @@ def occurrence_response(occurrence: Occurrence, zone: tzinfo) -> OccurrenceRespo
     )
 
 
+class ClockChangeResponse(ResponseModel):
+    """A change of clocks that affects an occurrence."""
+
+    effect: ClockEffect
+    set_from: Annotated[
+        Instant,
+        Meta(description="what clocks show just before it", examples=["2027-03-28T02:00:00.000+01:00"]),
+    ]
+    set_to: Annotated[
+        Instant,
+        Meta(description="what they show after it, at the same instant", examples=["2027-03-28T03:00:00.000+02:00"]),
+    ]
+
+
+def clock_change_response(change: AffectedChange) -> ClockChangeResponse:
+    return ClockChangeResponse(
+        effect=change.effect,
+        set_from=change.before.isoformat(timespec="milliseconds"),
+        set_to=change.after.isoformat(timespec="milliseconds"),
+    )
+
+
 class SchedulePreviewResponse(ResponseModel):
     description: Annotated[
         str, Meta(description="when it occurs, in English", examples=["At 09:30, Monday to Friday, Europe/Berlin"])
@@ -63,6 +88,10 @@ class SchedulePreviewResponse(ResponseModel):
         str, Meta(description="of the rules of time zones, as IANA names it", examples=["2026f"])
     ]
     items: Annotated[list[OccurrenceResponse], Meta(description="fewer than asked for when the schedule ends")]
+    clock_changes: Annotated[
+        list[ClockChangeResponse],
+        Meta(description="those within a year at which an occurrence is moved, left out or doubled"),
+    ]
 
 
 class ScheduleState(StrEnum):
@@ -92,6 +121,13 @@ class ScheduleResponse(ResponseModel):
     failure: Annotated[FailureResponse | None, Meta(description="of the last attempt; null when that was good")]
     created_at: Instant
     updated_at: Instant
+    description: Annotated[
+        str | None,
+        Meta(
+            description="when it occurs, in English; null when that cannot be read",
+            examples=["At 09:30, Monday to Friday, Europe/Berlin"],
+        ),
+    ]
     cron: tuple[str, ...]
     every: Annotated[str | None, Meta(description="a duration in whole units", examples=["1h30m"])]
     rrule: tuple[str, ...]
@@ -147,6 +183,7 @@ def schedule_response(timer: Timer, namespace_policy: RetryPolicy) -> ScheduleRe
         failure=failure_response(timer.failure),
         created_at=format_instant(timer.created_at),
         updated_at=format_instant(timer.updated_at),
+        description=_sentence(spec) if is_readable else None,
         cron=spec.cron,
         every=None if spec.every_ms is None else format_duration(spec.every_ms),
         rrule=spec.rrule,
@@ -179,6 +216,14 @@ def _timing(text: str | None) -> tuple[TimingSpec, bool]:
         return read_timing(text or ""), True
     except (ValueError, TypeError, AttributeError):
         return TimingSpec(), False
+
+
+def _sentence(spec: TimingSpec) -> str:
+    from duetime.recurrence.words import (
+        sentence,
+    )  # it takes long to load, and a process without schedules does without
+
+    return sentence(spec)
 
 
 class SchedulePage(Page[ScheduleResponse]):

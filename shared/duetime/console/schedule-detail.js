@@ -1,0 +1,194 @@
+// One schedule: when it occurs, what happened to the last occurrences, and what can be done.
+
+import { paths, request } from "./api.js";
+import { h } from "./dom.js";
+import { callbackFacts, callbackSections } from "./field-lists.js";
+import { field, showErrors, text } from "./forms.js";
+import { region } from "./lists.js";
+import { calendarStrip } from "./schedule-calendar.js";
+import { scheduleFacts } from "./schedule-fields.js";
+import { failureBadge } from "./schedule-list.js";
+import { occurrenceTable } from "./schedule-preview.js";
+import * as session from "./session.js";
+import { between, milliseconds, nearly, now, when } from "./times.js";
+import { badge, button, code, confirm, copier, dialog, facts, link, muted, nothing, place, section, table, toast } from "./ui.js";
+
+const KEPT = 100;
+const SHOWN = 10;
+
+export function scheduleDetail(page, { namespace, id }) {
+  page.title(id);
+  const path = paths.schedule(namespace, id);
+  const known = { dueAt: null, revision: null, occurrences: { past: [], coming: [] } };
+  const view = region(page, {
+    what: "Loading the schedule…",
+    read: async (signal) => {
+      const schedule = await request("GET", path, { signal });
+      const { revision, state, nextDueAt } = schedule.data;
+      // An ongoing occurrence ends without a change of the schedule.
+      const isSame = revision === known.revision && !known.occurrences.past.some((line) => line.state === "Ongoing");
+      if (!isSame && state !== "Unreadable") {
+        known.occurrences = (await request("GET", `${path}/occurrences`, { query: { past: KEPT, coming: KEPT }, signal })).data;
+      }
+      Object.assign(known, { revision, dueAt: state === "Active" ? nextDueAt : null });
+      return { schedule, occurrences: known.occurrences };
+    },
+    draw: ({ schedule, occurrences }) => draw(page, path, schedule, occurrences, () => view.refresh()),
+    dueAt: () => known.dueAt,
+  });
+  return h("article", null, h("p", { class: "crumbs" }, link(place("schedules", namespace), `Schedules of ${namespace}`)), view.element);
+}
+
+function draw(page, path, { data: schedule, text }, { past, coming }, load) {
+  return [
+    h(
+      "div",
+      { class: "head" },
+      h("div", { class: "title" }, h("h1", { class: "mono" }, schedule.id), h("p", { class: "lead" }, badge(schedule.state), " ", verdict(schedule))),
+      h("div", { class: "actions" }, buttons(page, path, schedule, load)),
+    ),
+    h(
+      "div",
+      { class: "columns" },
+      h(
+        "div",
+        null,
+        section(
+          "Coming",
+          {},
+          schedule.state === "Paused" && h("p", { class: "hint" }, "None of these fires before it is resumed."),
+          calendarStrip(coming, KEPT),
+          coming.length ? occurrenceTable("Coming occurrences", coming.slice(0, SHOWN), schedule.timeZone) : h("p", { class: "muted" }, "None."),
+        ),
+        section("History", {}, past.length ? historyTable(past) : h("p", { class: "muted" }, "No occurrence yet.")),
+        callbackSections(schedule, text),
+      ),
+      h("div", null, section("Schedule", {}, allFacts(schedule))),
+    ),
+  ];
+}
+
+/** Whether it fires, and when next, in one sentence. */
+function verdict(schedule) {
+  const words = schedule.description;
+  if (schedule.state === "Active") {
+    const isDue = Date.parse(schedule.nextDueAt) <= now();
+    return h("span", null, words, isDue ? ". Due " : ". Fires ", nearly(schedule.nextDueAt), ".");
+  }
+  if (schedule.state === "Paused") return h("span", null, words, ". Paused ", nearly(schedule.pausedAt), schedule.pauseReason && `: ${schedule.pauseReason}`, ".");
+  if (schedule.state === "Ended") return h("span", null, words, schedule.endReason === "maxFirings" ? `. Ended after ${schedule.firings} firings.` : ". Ended: no occurrence is left.");
+  return h("span", null, "What is stored of it cannot be read, so it does not fire. Remove it and create it again.");
+}
+
+function allFacts(schedule) {
+  const isActive = schedule.state === "Active";
+  const isDelayed = schedule.nextDueAt !== schedule.nextScheduledAt;
+  return facts([
+    ["Next", isActive && when(schedule.nextScheduledAt)],
+    ["Delayed to", isActive && isDelayed && when(schedule.nextDueAt, { milliseconds: true })],
+    ["Last fired", schedule.firedAt && when(schedule.firedAt, { milliseconds: true })],
+    ["Last failure", schedule.failure && [schedule.failure.reason, ": ", schedule.failure.message, " ", when(schedule.failure.at)]],
+    ["Firings", schedule.firings],
+    ...scheduleFacts(schedule),
+    ...callbackFacts(schedule),
+    ["Id", [code(schedule.id), copier(schedule.id, "id")]],
+    ["Created", when(schedule.createdAt)],
+    ["Changed", when(schedule.updatedAt)],
+    ["Revision", schedule.revision],
+  ]);
+}
+
+function historyTable(past) {
+  return table(
+    "Past occurrences",
+    [
+      { label: "Number", class: "fit number", cell: (line) => line.number },
+      { label: "State", class: "fit", cell: (line) => badge(line.state) },
+      { label: "Scheduled", class: "fit time", cell: scheduled },
+      { label: "Attempts", class: "fit number", cell: (line) => line.attempts || nothing() },
+      { label: "Result", class: "result wide", cell: lineResult },
+    ],
+    past,
+  );
+}
+
+function scheduled(line) {
+  if (line.lastScheduledAt === null) return when(line.scheduledAt);
+  return [when(line.scheduledAt, { near: false }), h("div", null, "to ", when(line.lastScheduledAt, { near: false }))];
+}
+
+/** What came of an occurrence, or of a span of missed ones. */
+function lineResult(line) {
+  if (line.failure) return [failureBadge(line.failure), h("div", { class: "sub" }, line.failure.message)];
+  if (line.state === "Missed") return muted(line.count === 1 ? "too late" : `${line.count === 1000 ? "1000 or more" : line.count} occurrences, too late`);
+  if (line.state === "Skipped") return muted("an earlier one was not finished");
+  if (!line.startedAt) return nothing();
+  return muted(line.attempts > 1 ? `after ${line.attempts} attempts` : `${milliseconds(between(line.scheduledAt, line.startedAt))} after its time`);
+}
+
+// -- what can be done ---------------------------------------------------------------------------------------------
+
+function buttons(page, path, schedule, load) {
+  if (!session.may("writer")) return [];
+  const isReadable = schedule.state !== "Unreadable";
+  const act = (what, words) => async () => {
+    try {
+      await request("POST", `${path}/${what}`);
+      toast(words);
+    } catch (error) {
+      toast(error.message, "bad");
+    }
+    await load();
+  };
+  return [
+    isReadable && button("Trigger now", act("trigger", "Its callback is sent now, beside its occurrences."), { kind: "primary", key: "trigger" }),
+    schedule.state === "Active" && button("Pause", () => pause(path, schedule, load), { key: "pause schedule" }),
+    schedule.state === "Paused" && button("Resume", () => resume(path, schedule, load), { key: "pause schedule" }),
+    isReadable && h("a", { class: "button", href: place("schedules", schedule.namespace, "schedule", schedule.id, "change"), data: { key: "change" } }, "Change"),
+    button("Remove", () => remove(page, path, schedule), { kind: "danger", key: "remove" }),
+  ];
+}
+
+function pause(path, schedule, load) {
+  dialog({
+    title: `Pause ${schedule.id}?`,
+    content: [
+      h("p", null, "Nothing fires until it is resumed. What comes due meanwhile is missed."),
+      h("div", { class: "fields" }, field("reason", "Reason", { wide: true, hint: "for people; may be empty", maxlength: 255, autofocus: true })),
+    ],
+    label: "Pause",
+    onProblem: showErrors,
+    act: async (form) => {
+      await request("POST", `${path}/pause`, { body: { reason: text(form, "reason") } });
+      toast("The schedule is paused.");
+      await load();
+    },
+  });
+}
+
+const MISSED = {
+  all: (schedule) => `Occurrences that were missed in the last ${schedule.catchUp} fire now, at most 100.`,
+  latest: () => "If occurrences were missed, the last one fires now.",
+  skip: () => "Occurrences that were missed do not fire.",
+};
+
+function resume(path, schedule, load) {
+  dialog({
+    title: `Resume ${schedule.id}?`,
+    content: h("p", null, MISSED[schedule.misfire]?.(schedule)),
+    label: "Resume",
+    act: async () => {
+      await request("POST", `${path}/resume`);
+      toast("The schedule is resumed.");
+      await load();
+    },
+  });
+}
+
+function remove(page, path, schedule) {
+  confirm("Remove this schedule?", "Its history goes with it. An occurrence that is retried, or in flight, goes on.", "Remove the schedule", async () => {
+    await request("DELETE", path);
+    toast("The schedule is removed.");
+    page.go(place("schedules", schedule.namespace), { instead: true });
+  });
+}
