@@ -19,8 +19,8 @@ from pathlib import Path
 
 from benchmarks.receiver import Receiver
 from benchmarks.service import Service, running
-from duetime.domain.call_steps import Submission, submitted
-from duetime.domain.service_calls import Method, call_digest, calls_namespace, request_spec
+from duetime.domain.call_steps import submitted
+from duetime.domain.service_calls import Method, Submission, call_digest, calls_namespace, request_spec
 from duetime.domain.timers import TimerContent, content_digest, new_timer
 from duetime.runtime.ids import new_id
 from duetime.stores.open import open_store

@@ -20,11 +20,11 @@ from pathlib import Path
 
 from benchmarks.store_sql import batches, create, fired, make_timers, record
 from duetime.domain import call_steps
-from duetime.domain.call_steps import CallRules, ExecutionResult, Submission, Transition
+from duetime.domain.call_steps import CallRules, ExecutionResult, Transition
 from duetime.domain.executions import LoggedMessage
 from duetime.domain.ids import uuid7_at
 from duetime.domain.namespaces import Namespace
-from duetime.domain.service_calls import CallStatus, Method, calls_namespace, request_spec
+from duetime.domain.service_calls import CallStatus, Method, Submission, calls_namespace, request_spec
 from duetime.stores.open import open_store
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, CallRef, CallStore
 from duetime.stores.port.outbox import Outbox, OutboxEvent

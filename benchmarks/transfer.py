@@ -18,10 +18,10 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from duetime.domain.call_steps import CallRules, ExecutionResult, Submission, Transition, begun, concluded, submitted
+from duetime.domain.call_steps import CallRules, ExecutionResult, Transition, begun, concluded, submitted
 from duetime.domain.executions import LoggedMessage
 from duetime.domain.namespaces import Namespace
-from duetime.domain.service_calls import Method, request_spec
+from duetime.domain.service_calls import Method, Submission, request_spec
 from duetime.domain.timers import TimerContent, content_digest, new_timer
 from duetime.runtime.ids import new_id
 from duetime.stores.open import open_store

@@ -18,6 +18,7 @@ from duetime_client.schedule_models import NewSchedule, ScheduleChange
 from duetime_client.values import (
     Encoder,
     RetryPolicy,
+    camel,
     duration,
     headers,
     instant,
@@ -62,18 +63,6 @@ TIMER: Final = _table(NewTimer)
 SCHEDULE: Final = _table(NewSchedule) | {"id": ("id", plain)}
 CALL: Final = _table(NewServiceCall)
 CALL_REQUEST: Final = {name: CALL.pop(name) for name in ("method", "url", "headers", "body")}
-TIMER_FILTER: Table = {
-    "state": ("state", plain),
-    "tag": ("tag", plain),
-    "due_from": ("dueFrom", instant),
-    "due_to": ("dueTo", instant),
-    "correlation_id": ("correlationId", plain),
-    "reason": ("reason", plain),
-    "failed_from": ("failedFrom", instant),
-    "failed_to": ("failedTo", instant),
-    "dry_run": ("dryRun", plain),
-    "limit": ("limit", plain),
-}
 NAMESPACE: Table = {
     "num_shards": ("numShards", plain),
     "dedicated": ("dedicated", plain),
@@ -82,8 +71,6 @@ NAMESPACE: Table = {
     "rate_limit": ("rateLimit", plain),
     "misfire": ("misfire", plain),
 }
-PAUSE: Table = {"reason": ("reason", plain)}
-OCCURRENCES: Table = {"past": ("past", plain), "coming": ("coming", plain)}
 TIMING: Table = {
     "cron": ("cron", texts),
     "every": ("every", duration),
@@ -107,21 +94,7 @@ API_KEY: Table = {
     "expires_at": ("expiresAt", instant),
     "expires_in": ("expiresIn", duration),
 }
-CALL_FILTER: Table = {
-    "status": ("status", plain),
-    "tags": ("tag", texts),
-    "created_from": ("createdFrom", instant),
-    "created_to": ("createdTo", instant),
-    "name": ("name", plain),
-    "starred": ("starred", plain),
-    "correlation_id": ("correlationId", plain),
-    "order": ("order", plain),
-    "due_to": ("dueTo", instant),
-    "limit": ("limit", plain),
-}
-EVENT_FILTER: Table = {"after": ("after", plain), "limit": ("limit", plain)}
 WEBHOOK: Table = {"url": ("url", plain), "event_types": ("eventTypes", texts), "enabled": ("enabled", plain)}
-DELIVERY_FILTER: Table = {"state": ("state", plain), "type": ("type", plain), "limit": ("limit", plain)}
 
 
 def body(table: Table, **given: Any) -> dict[str, Any]:
@@ -134,8 +107,14 @@ def patch(table: Table, **given: Any) -> dict[str, Any]:
     return members(table, given)
 
 
-def query(table: Table, **given: Any) -> list[tuple[str, str]]:
-    return query_pairs(table, given)
+def conditions(**given: Any) -> dict[str, Any]:
+    """Name what a list or a redrive asks for as the API does. None is as good as nothing."""
+    plain = {name: instant(name, value) if isinstance(value, datetime) else value for name, value in given.items()}
+    return {camel(name): value for name, value in plain.items() if value is not None}
+
+
+def query(**given: Any) -> list[tuple[str, str]]:
+    return query_pairs(conditions(**given))
 
 
 def new_id() -> str:

@@ -177,12 +177,12 @@ def _json_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-def query_pairs(encoders: Mapping[str, tuple[str, Encoder]], given: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The parameters of a query; what is None is left out, a list is a parameter for each item."""
+def query_pairs(given: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the parameters of a query; several values are a parameter each."""
     return [
         (name, ("true" if item else "false") if isinstance(item, bool) else str(item))
-        for name, value in members(encoders, without_nulls(given)).items()
-        for item in (value if isinstance(value, list) else [value])
+        for name, value in given.items()
+        for item in ([value] if isinstance(value, str) or not isinstance(value, Iterable) else value)
     ]
 
 

@@ -18,7 +18,6 @@ from duetime.delivery.egress import EgressPolicy, RefusedUrl
 from duetime.domain.call_steps import (
     CallRules,
     DeletionReason,
-    Submission,
     Transition,
     amended,
     cancelled,
@@ -38,7 +37,7 @@ from duetime.domain.errors import (
     StoreUnavailable,
 )
 from duetime.domain.ids import is_uuid
-from duetime.domain.service_calls import CallChange, CallStatus, ServiceCall, timer_of
+from duetime.domain.service_calls import CallChange, CallStatus, ServiceCall, Submission, timer_of
 from duetime.domain.timers import Timer
 from duetime.domain.times import round_up
 from duetime.stores.port.calls import ApplyStatus, CallRef, CallStore, DeleteStatus

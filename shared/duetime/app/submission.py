@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from duetime.app.in_parts import or_raise
-from duetime.domain.call_steps import Submission, Transition, submitted
+from duetime.domain.call_steps import Transition, submitted
 from duetime.domain.errors import (
     CallConflict,
     CallUnreadable,
@@ -19,7 +19,7 @@ from duetime.domain.errors import (
 )
 from duetime.domain.ids import UUID7_RANDOM_BITS, uuid7_at
 from duetime.domain.namespaces import Namespace
-from duetime.domain.service_calls import ServiceCall, calls_namespace, timer_of
+from duetime.domain.service_calls import ServiceCall, Submission, calls_namespace, timer_of
 from duetime.domain.timers import Timer
 from duetime.stores.port.calls import ApplyStatus, CallRef, CallStore
 from duetime.stores.port.catalogue import Catalogue

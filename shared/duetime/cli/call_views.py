@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from duetime.cli.tables import printable, show_items, show_lines, text_of
+from duetime.cli.tables import flat, printable, show_items, show_lines, text_of
 from duetime.domain.times import format_instant
 from duetime_client.call_models import CallEvent, EventType
 from duetime_client.values import camel
@@ -41,30 +41,16 @@ def show_list(found: Iterator[dict[str, Any]], *, limit: int, as_json: bool) -> 
 
 
 def show_call(call: Mapping[str, Any]) -> None:
-    request = call["request"]
-    lines = {
-        "id": call["id"],
-        "name": call["name"],
-        "status": call["status"],
+    request, outcome = call["request"], call["outcome"]
+    shown = {
+        "execution id": (outcome or {}).get("executionId") or call["executionId"],
+        "outcome": _outcome(outcome),
+        "timer": None,  # what else it tells stands beside it
         "request": f"{request['method']} {request['url']}",
         "headers": ", ".join(f"{name}: {value}" for name, value in (request["headers"] or {}).items()),
         "body": _body_size(request["bodyBytes"]),
-        "created": call["createdAt"],
-        "due": call["dueAt"],
-        "started": call["startedAt"],
-        "finished": call["finishedAt"],
-        "expires": call["expiresAt"],
-        "attempts": call["attempts"],
-        "next attempt": call["nextAttemptAt"],
-        "outcome": _outcome(call["outcome"]),
-        "execution": (call["outcome"] or {}).get("executionId") or call["executionId"],
-        "tags": ", ".join(call["tags"]),
-        "starred": "yes" if call["starred"] else None,
-        "correlation id": call["correlationId"],
-        "rerun of": call["rerunOf"],
-        "revision": call["revision"],
     }
-    show_lines(lines)
+    show_lines(flat(call) | shown)
 
 
 def show_executions(found: Iterator[dict[str, Any]], *, as_json: bool) -> None:
@@ -73,18 +59,7 @@ def show_executions(found: Iterator[dict[str, Any]], *, as_json: bool) -> None:
 
 
 def show_execution(execution: Mapping[str, Any]) -> None:
-    show_lines(
-        {
-            "id": execution["id"],
-            "number": execution["number"],
-            "status": execution["status"],
-            "started": execution["startedAt"],
-            "finished": execution["finishedAt"],
-            "ms": execution["durationMs"],
-            "reason": execution["reason"],
-            "message": execution["message"],
-        }
-    )
+    show_lines(flat(execution) | {"request": None, "response": None})
     request, response = execution["request"], execution["response"]
     _show_message(f"> {request['method']} {request['url']}", request, ">")
     if response is not None:

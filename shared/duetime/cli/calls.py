@@ -55,7 +55,7 @@ def calls() -> None:
 @_request_options
 @_due_options
 @tags_option
-@click.option("--star", is_flag=True, help="Keep the call after its end.")
+@click.option("--star", "starred", flag_value=True, type=bool, help="Keep the call after its end.")
 @click.option("--idempotency-key", metavar="KEY", help="Makes repeats of the same submission one call.")
 @click.option("--timeout-seconds", type=click.IntRange(1, 900), help="Timeout of one execution.  [default: 30]")
 @click.option(
@@ -139,12 +139,7 @@ def update(
     The name can always be changed, due time and request only while no execution is in flight. See `tag` and `star`
     for tags and stars.
     """
-    body = {
-        "name": options["name"],
-        "dueAt": options["due_at"],
-        "delay": options["delay"],
-        "request": _request(options) | given({"url": target}),
-    }
+    body = _beside_request(options) | {"request": _request(options) | given({"url": target})}
     response = remote.call("PATCH", _path(call_id), body=body, if_revision=if_revision)
     return _shown(remote, response, follow=False, as_json=as_json, in_full=True)
 
@@ -307,17 +302,9 @@ def _submission(url: str, options: dict[str, Any]) -> dict[str, Any]:
 
     has_body = options["body"] is not None or options["body_json"] is not None
     method = str(options["method"] or (Method.POST if has_body else Method.GET))
-    return {
+    return _beside_request(options) | {
         # Names are in events and lists, so they must not hold secrets of a query.
         "name": options["name"] or f"{method} {without_query(url)}"[:MAX_NAME_CHARACTERS],
-        "tags": options["tags"],
-        "starred": options["star"] or None,
-        "dueAt": options["due_at"],
-        "delay": options["delay"],
-        "idempotencyKey": options["idempotency_key"],
-        "timeoutSeconds": options["timeout_seconds"],
-        "retryPolicy": options["retry_policy"],
-        "correlationId": options["correlation_id"],
         "request": _request(options) | {"url": url, "method": method},
     }
 
@@ -327,6 +314,11 @@ def _request(options: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError("--body and --body-json cannot both be given")
     body = options["body_json"] if options["body"] is None else options["body"]
     return given({"method": options["method"], "headers": options["headers"], "body": body})
+
+
+def _beside_request(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the members of a submission or a change that do not belong to its request."""
+    return {name: value for name, value in options.items() if name not in ("method", "headers", "body", "body_json")}
 
 
 def _shown(remote: Remote, response: Answer, *, follow: bool, as_json: bool, in_full: bool = False) -> int:

@@ -21,8 +21,8 @@ from duetime.domain.service_calls import (
     CallFailure,
     CallOutcome,
     CallStatus,
-    RequestSpec,
     ServiceCall,
+    Submission,
     calls_namespace,
 )
 from duetime.domain.shards import Lease
@@ -64,23 +64,6 @@ class CallRules:
 
     watchdog_grace_seconds: float = 5.0
     retention_seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """A validated submission of a tenant. ``due_at`` None: now."""
-
-    name: str
-    request: RequestSpec
-    digest: str
-    due_at: datetime | None
-    timeout_seconds: int
-    retry_policy_json: str | None
-    correlation_id: str
-    idempotency_key: str | None = None
-    tags: tuple[str, ...] = ()
-    starred: bool = False
-    rerun_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -87,6 +87,36 @@ def request_spec(*, method: Method, url: str, headers_json: str | None, body_jso
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallContent:
+    """The content that the client gave. One that is ``starred`` never expires.
+
+    A field that is added here is taken from requests, stored, and shown under its name; where it is written, see
+    ``api.service_calls`` and ``stores.entities``.
+    """
+
+    name: str
+    request: RequestSpec
+    timeout_seconds: int = DEFAULT_TIMEOUT_SECONDS
+    retry_policy_json: str | None = None
+    correlation_id: str
+    tags: tuple[str, ...] = ()
+    starred: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission(CallContent):
+    """A validated submission of a tenant. ``due_at`` None: now.
+
+    ``digest`` identifies what was submitted, for ``idempotency_key``. ``rerun_of``: the call that this one repeats.
+    """
+
+    digest: str
+    due_at: datetime | None
+    idempotency_key: str | None = None
+    rerun_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CallOutcome:
     """The outcome of a finished call, or of the last execution of one that will be retried.
 
@@ -101,12 +131,11 @@ class CallOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceCall:
+class ServiceCall(CallContent):
     """A stored service call. All times are UTC with whole milliseconds.
 
     - ``call_id``: a UUIDv7 made at ``submitted_at``, so ids sort by submission; unique within the tenant.
     - ``revision`` counts changes from 1 and is its timer's revision too.
-    - ``digest`` identifies what was submitted, for ``idempotency_key``.
     - ``due_at``, ``registered_at``, ``reached_at``: the timer of the seed. ``registered_at`` is when the due time
       was last set; ``reached_at`` is set once for each, when the due time was found reached.
     - ``wake_at``: when its timer is due next: the due time; while an execution is open, the time at which the
@@ -114,15 +143,13 @@ class ServiceCall:
     - ``attempts`` counts executions begun; ``execution_id`` is the one that is open.
     - ``outcome``: of the last execution that ended.
     - ``event_count`` and ``last_event_id``: of the events written so far.
-    - ``rerun_of``: the call that this one repeats.
+    - ``digest``, ``idempotency_key`` and ``rerun_of`` are those of its ``Submission``.
     - ``expires_at``: when a finished call may be removed; None: not by itself.
     """
 
     tenant_id: str
     call_id: str
     shard_id: int
-    name: str
-    request: RequestSpec
     digest: str
     status: CallStatus
     revision: int
@@ -134,13 +161,8 @@ class ServiceCall:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     wake_at: datetime | None
-    timeout_seconds: int = DEFAULT_TIMEOUT_SECONDS
-    retry_policy_json: str | None = None
-    correlation_id: str
     idempotency_key: str | None = None
     rerun_of: str | None = None
-    tags: tuple[str, ...] = ()
-    starred: bool = False
     attempts: int = 0
     execution_id: str | None = None
     outcome: CallOutcome | None = None
@@ -232,40 +254,36 @@ def timer_of(call: ServiceCall) -> Timer:
     )
 
 
-def call_digest(
-    *,
-    name: str,
-    request: RequestSpec,
-    due: str | None,
-    tags: tuple[str, ...],
-    timeout_seconds: int,
-    retry_policy_json: str | None,
-    correlation_id: str | None,
-    starred: bool = False,
-) -> str:
-    """Identifies what was submitted, so that a repeat can be told from other content under the same key.
+def call_digest(*, request: RequestSpec, due: str | None, **content: object) -> str:
+    """Identify what was submitted, so that a repeat can be told from other content under the same key.
 
-    ``due`` and ``correlation_id`` as they were asked for: None when the caller left them to us.
+    ``due`` and the other fields of ``CallContent`` as they were asked for: None for what the caller left to us.
     """
-    parts = [
-        name,
-        str(request.method),
-        request.url,
-        request.headers_json,
-        request.body_json,
-        due,
-        tags,
-        timeout_seconds,
-        retry_policy_json,
-        correlation_id,
-        starred,
-    ]
-    return _digest(parts)
+    asked = [request.method, request.url, request.headers_json, request.body_json, due]
+    return _digest([*asked, *sorted(content.items())])
 
 
-def rerun_digest(*, rerun_of: str, due: str | None, correlation_id: str | None) -> str:
-    """Identify a rerun, as ``call_digest`` does a submission. Labels do not count."""
-    return _digest(["rerun", rerun_of, due, correlation_id])
+def rerun(
+    call: ServiceCall,
+    *,
+    due_at: datetime | None,
+    due: str | None,
+    correlation_id: str | None,
+    asked_correlation_id: str | None,
+    idempotency_key: str | None,
+) -> Submission:
+    """Return a submission of what ``call`` asked for, without its star.
+
+    ``due`` and ``asked_correlation_id`` are for the digest, as for ``call_digest``.
+    """
+    content = {each.name: getattr(call, each.name) for each in fields(CallContent)}
+    return Submission(
+        **content | {"starred": False, "correlation_id": correlation_id or call.correlation_id},
+        digest=_digest(["rerun", call.call_id, due, asked_correlation_id]),
+        due_at=due_at,
+        idempotency_key=idempotency_key,
+        rerun_of=call.call_id,
+    )
 
 
 def _digest(parts: Sequence[object]) -> str:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from duetime.stores.entity import AccessPath, Entity, Field, Kind
+from duetime.stores.entity import LONG, AccessPath, Entity, Field, Kind
 
 
-def _text(name: str, length: int = 255) -> Field:
-    return Field(name, Kind.TEXT, length=length)
+def _text(name: str, length: int = 255, *, is_free: bool = False) -> Field:
+    return Field(name, Kind.TEXT, length=length, is_free=is_free)
 
 
-def _maybe_text(name: str, length: int = 255) -> Field:
-    return Field(name, Kind.TEXT, is_optional=True, length=length)
+def _maybe_text(name: str, length: int = 255, *, is_free: bool = False) -> Field:
+    return Field(name, Kind.TEXT, is_optional=True, length=length, is_free=is_free)
 
 
 def _long(name: str) -> Field:
@@ -26,12 +26,12 @@ def _maybe_long(name: str) -> Field:
     return Field(name, Kind.LONG_TEXT, is_optional=True)
 
 
-def _whole(name: str) -> Field:
-    return Field(name, Kind.WHOLE)
+def _whole(name: str, length: int = 4) -> Field:
+    return Field(name, Kind.WHOLE, length=length)
 
 
-def _maybe_whole(name: str) -> Field:
-    return Field(name, Kind.WHOLE, is_optional=True)
+def _maybe_whole(name: str, length: int = 4) -> Field:
+    return Field(name, Kind.WHOLE, is_optional=True, length=length)
 
 
 def _at(name: str) -> Field:
@@ -64,15 +64,15 @@ TIMER: Final = Entity(
     fields=(
         _whole("shard_id"),
         _text("timer_namespace", 63),
-        _text("timer_id"),
+        _text("timer_id", is_free=True),
         Field("timer_uuid", Kind.BYTES, length=16),
         _maybe_at("timer_execute_at"),
         _text("timer_state", 16),
         _at("timer_due_at"),
         _maybe_at("timer_expires_at"),
         _maybe_long("timer_tags"),
-        _maybe_text("timer_correlation_id"),
-        _whole("timer_revision"),
+        _maybe_text("timer_correlation_id", is_free=True),
+        _whole("timer_revision", LONG),
         _text("timer_firing_id", 64),
         _whole("timer_attempts"),
         _at("timer_created_at"),
@@ -85,7 +85,7 @@ TIMER: Final = Entity(
         _maybe_long("timer_retry_policy"),
         _maybe_long("timer_headers"),
         _maybe_long("timer_payload"),
-        _maybe_whole("timer_expire_after_ms"),
+        _maybe_whole("timer_expire_after_ms", LONG),
         _maybe_at("timer_rearmed_at"),
         _maybe_long("timer_attempt_log"),
         _maybe_long("timer_timing"),
@@ -104,9 +104,9 @@ OCCURRENCE: Final = Entity(
     fields=(
         _whole("shard_id"),
         _text("timer_namespace", 63),
-        _text("timer_id"),
+        _text("timer_id", is_free=True),
         _whole("occurrence_slot"),
-        _whole("occurrence_number"),
+        _whole("occurrence_number", LONG),
         _text("occurrence_state", 16),
         _at("occurrence_scheduled_at"),
         _at("occurrence_recorded_at"),
@@ -127,8 +127,8 @@ SHARD: Final = Entity(
     key=("shard_id",),
     fields=(
         _whole("shard_id"),
-        _whole("shard_version"),
-        _maybe_text("shard_owner_id"),
+        _whole("shard_version", LONG),
+        _maybe_text("shard_owner_id", is_free=True),
         _maybe_at("shard_claimed_at"),
         _maybe_at("shard_lease_expires_at"),
         _maybe_long("shard_metadata"),
@@ -142,7 +142,7 @@ WORKER: Final = Entity(
     name="worker",
     table="workers",
     key=("worker_id",),
-    fields=(_text("worker_id"), _at("worker_expires_at")),
+    fields=(_text("worker_id", is_free=True), _at("worker_expires_at")),
     paths=(ALL_WORKERS,),
     expires="worker_expires_at",
     is_lease=True,
@@ -163,7 +163,7 @@ NAMESPACE: Final = Entity(
         _whole("first_shard"),
         Field("is_dedicated", Kind.FLAG),
         _at("created_at"),
-        _whole("namespace_revision"),
+        _whole("namespace_revision", LONG),
         _maybe_long("namespace_settings"),
         _maybe_long("namespace_secrets"),
         _text("tenant_id", 55),
@@ -176,7 +176,7 @@ COUNTER: Final = Entity(
     name="counter",
     table="counters",
     key=("counter_name",),
-    fields=(_text("counter_name", 63), _whole("counter_value")),
+    fields=(_text("counter_name", 63), _whole("counter_value", LONG)),
 )
 
 ALL_SECRETS: Final = AccessPath(name="secret_list", order=("secret_name",))
@@ -184,7 +184,7 @@ SECRET: Final = Entity(
     name="secret",
     table="secrets",
     key=("secret_name",),
-    fields=(_text("secret_name", 63), Field("secret_value", Kind.BYTES)),
+    fields=(_text("secret_name", 63, is_free=True), Field("secret_value", Kind.BYTES)),
     paths=(ALL_SECRETS,),
 )
 
@@ -229,7 +229,7 @@ CALLS_BY_STATUS: Final = AccessPath(name="call_status", by=("tenant_id", "status
 CALLS_BY_NAME: Final = AccessPath(name="call_name", by=("tenant_id",), order=("name", "-service_call_id"))
 CORRELATED_CALLS: Final = AccessPath(name="call_correlation", by=("tenant_id", "correlation_id"), order=_NEWEST)
 TAGGED_CALLS: Final = AccessPath(name="call_tag", by=("tenant_id", "tags"), order=_NEWEST, present=("tags",))
-STARRED_CALLS: Final = AccessPath(name="call_starred", by=("tenant_id",), order=_NEWEST, where={"is_starred": True})
+STARRED_CALLS: Final = AccessPath(name="call_starred", by=("tenant_id",), order=_NEWEST, where={"starred": True})
 DUE_CALLS: Final = AccessPath(
     name="call_due", by=("tenant_id",), order=("due_at", "service_call_id"), where={"status": "Scheduled"}
 )
@@ -245,9 +245,9 @@ SERVICE_CALL: Final = Entity(
     fields=(
         _text("tenant_id", 63),
         _text("service_call_id", 63),
-        _text("name"),
+        _text("name", is_free=True),
         _text("status", 16),
-        Field("is_starred", Kind.FLAG),
+        Field("starred", Kind.FLAG),
         _at("submitted_at"),
         _at("due_at"),
         _maybe_at("started_at"),
@@ -258,12 +258,12 @@ SERVICE_CALL: Final = Entity(
         _at("updated_at"),
         _maybe_at("expires_at"),
         _whole("shard_id"),
-        _whole("call_revision"),
+        _whole("call_revision", LONG),
         _whole("attempts"),
         _whole("event_count"),
         _whole("timeout_seconds"),
-        _text("correlation_id"),
-        _maybe_text("idempotency_key"),
+        _text("correlation_id", is_free=True),
+        _maybe_text("idempotency_key", is_free=True),
         _text("call_digest", 64),
         _maybe_text("execution_id", 63),
         _maybe_text("last_event_id", 63),
@@ -305,7 +305,7 @@ EXECUTION: Final = Entity(
         _at("started_at"),
         _at("deadline_at"),
         _maybe_at("finished_at"),
-        _maybe_whole("duration_ms"),
+        _maybe_whole("duration_ms", LONG),
         _maybe_text("response_status", 3),
         _maybe_text("failure_reason", 32),
         _maybe_long("error_message"),
@@ -347,7 +347,7 @@ EVENT: Final = Entity(
         _at("occurred_at"),
         _at("created_at"),
         _maybe_at("published_at"),
-        _text("correlation_id"),
+        _text("correlation_id", is_free=True),
         _maybe_text("causation_id", 63),
         _long("event_payload"),
     ),

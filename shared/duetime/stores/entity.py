@@ -45,13 +45,18 @@ class Kind(Enum):
     """A tuple of ``str`` that an access path can find the row by, one by one."""
 
 
+LONG: Final = 8
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     name: str
     kind: Kind
     is_optional: bool = False
     length: int = 255
-    """The most characters of a TEXT, the most bytes of BYTES."""
+    """The most characters of a TEXT, the most bytes of BYTES; LONG for a WHOLE that needs 64 bits."""
+    is_free: bool = False
+    """Of a TEXT: clients choose it, so it may end in blanks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 
@@ -194,7 +195,7 @@ def test_a_call_and_its_executions_are_shown(calls: CallWorld, command: Command)
     assert execution_id is not None
     code, out, _ = command("show", call_id)
     assert code == 0
-    assert "status          Failed" in out
+    assert re.search(r"^status +Failed$", out, re.MULTILINE)
     assert "Authorization: [redacted]" in out
     assert "s3cret" not in out
     assert json.loads(command("show", call_id, "--json")[1])["status"] == "Failed"

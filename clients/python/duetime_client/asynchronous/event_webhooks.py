@@ -68,7 +68,7 @@ class AsyncTenantWebhook:
         page_size: int = bodies.PAGE_ITEMS,
     ) -> AsyncIterator[Delivery]:
         """Events on their way, delivered ones and dead letters (``state=TimerState.FAILED``)."""
-        query = bodies.query(bodies.DELIVERY_FILTER, state=state, type=type, limit=page_size)
+        query = bodies.query(state=state, type=type, limit=page_size)
         return self._transport.items("listDeliveries", f"{self._path}/deliveries", Delivery, query)
 
     def attempts(self, delivery_id: str) -> AsyncIterator[Attempt]:
@@ -91,8 +91,7 @@ class AsyncTenantWebhook:
         on_page: Callable[[Redriven], None] | None = None,
     ) -> Redriven:
         """Deliver dead letters again: all that this holds for, as ``redrive_many`` of timers has it."""
-        body = bodies.body(
-            bodies.TIMER_FILTER,
+        body = bodies.conditions(
             reason=reason,
             tag=tag,
             correlation_id=correlation_id,

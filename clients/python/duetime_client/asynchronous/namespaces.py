@@ -65,7 +65,7 @@ class AsyncNamespaces:
 
     async def pause(self, name: str, *, reason: str | None = None, if_revision: int | None = None) -> Namespace:
         """Nothing of it is fired until it is resumed, within some seconds. Timers are created and changed as ever."""
-        body = bodies.body(bodies.PAUSE, reason=reason)
+        body = bodies.conditions(reason=reason)
         path = f"{_of(name)}/pause"
         request = changing("pauseNamespace", "POST", path, Namespace, body, if_revision=if_revision)
         return await self._transport.send(request)

@@ -121,9 +121,8 @@ class AsyncServiceCalls:
         ``tags``: they have all of these. ``name``: theirs begins with it; they come in order of names then.
         """
         query = bodies.query(
-            bodies.CALL_FILTER,
             status=status,
-            tags=tags,
+            tag=tags,
             created_from=created_from,
             created_to=created_to,
             name=name,
@@ -137,9 +136,7 @@ class AsyncServiceCalls:
         self, *, due_to: datetime | None = None, page_size: int = bodies.PAGE_ITEMS
     ) -> AsyncIterator[ServiceCall]:
         """Scheduled calls, what comes next first, up to those due before ``due_to``."""
-        query = bodies.query(
-            bodies.CALL_FILTER, status=CallStatus.SCHEDULED, order="dueAt", due_to=due_to, limit=page_size
-        )
+        query = bodies.query(status=CallStatus.SCHEDULED, order="dueAt", due_to=due_to, limit=page_size)
         return self._transport.items("listServiceCalls", self._path, ServiceCall, query)
 
     async def update(
@@ -244,7 +241,7 @@ class AsyncServiceCalls:
         """The events that there are by now, with a greater sequence than ``after``."""
         path = f"{self._of(call_id)}/events"
         while True:
-            query = bodies.query(bodies.EVENT_FILTER, after=after, limit=page_size)
+            query = bodies.query(after=after, limit=page_size)
             page = await self._transport.send(reading("listEvents", path, EventPage, query=query))
             for event in page.items:
                 yield event

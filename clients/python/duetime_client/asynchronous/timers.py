@@ -234,7 +234,6 @@ class AsyncTimers:
         ``failed_from`` and ``failed_to`` select failed timers alone.
         """
         query = bodies.query(
-            bodies.TIMER_FILTER,
             state=state,
             tag=tag,
             due_from=due_from,
@@ -305,8 +304,7 @@ class AsyncTimers:
         ``from`` is inclusive, ``to`` exclusive. ``dry_run`` only counts. ``on_page`` is told what each request did:
         what was redriven stays redriven when it breaks off.
         """
-        body = bodies.body(
-            bodies.TIMER_FILTER,
+        body = bodies.conditions(
             reason=reason,
             tag=tag,
             correlation_id=correlation_id,

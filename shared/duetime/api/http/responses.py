@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Annotated, Final, Generic, TypeVar
+from typing import Annotated, Final, Generic, Self, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw
@@ -25,6 +25,13 @@ ItemT = TypeVar("ItemT")
 
 class ResponseModel(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """What a response holds. Every field is there unless its type allows ``msgspec.UNSET``."""
+
+    @classmethod
+    def of(cls, source: object, **others: object) -> Self:
+        """Make the response of ``source``: a field that ``others`` does not give has its name there."""
+        same = {name: getattr(source, name) for name in cls.__struct_fields__ if name not in others}
+        texts = {name: format_instant(value) for name, value in same.items() if isinstance(value, datetime)}
+        return cls(**same | texts | others)
 
 
 Instant = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
@@ -74,14 +81,7 @@ def _duration(seconds: float) -> str:
 
 
 def failure_response(failure: Failure | None) -> FailureResponse | None:
-    if failure is None:
-        return None
-    return FailureResponse(
-        reason=failure.reason,
-        message=failure.message,
-        status=failure.status,
-        at=format_instant(failure.at),
-    )
+    return None if failure is None else FailureResponse.of(failure)
 
 
 def instant(value: datetime | None) -> str | None:

@@ -7,11 +7,10 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import asdict
 
-from duetime.api.http.responses import Instant, Page, ResponseModel, instant
+from duetime.api.http.responses import Instant, Page, ResponseModel
 from duetime.app.api_keys import CreatedKey
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.principals import Principal, Role
-from duetime.domain.times import format_instant
 
 
 class ApiKeyResponse(ResponseModel):
@@ -33,15 +32,7 @@ class CreatedKeyResponse(ApiKeyResponse):
 
 def api_key_response(key: ApiKey) -> ApiKeyResponse:
     """What may be told of a key."""
-    return ApiKeyResponse(
-        id=key.key_id,
-        tenant_id=key.tenant_id,
-        role=key.role,
-        name=key.name,
-        created_at=format_instant(key.created_at),
-        expires_at=instant(key.expires_at),
-        unreadable=key.unreadable,
-    )
+    return ApiKeyResponse.of(key, id=key.key_id)
 
 
 def created_key_response(created: CreatedKey) -> CreatedKeyResponse:
@@ -63,4 +54,4 @@ class PrincipalResponse(ResponseModel):
 def principal_response(principal: Principal | None) -> PrincipalResponse:
     if principal is None:
         return PrincipalResponse(tenant_id=None, role=None, key_id=None)
-    return PrincipalResponse(tenant_id=principal.tenant_id, role=principal.role, key_id=principal.key_id)
+    return PrincipalResponse.of(principal)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Raw
 
-from duetime.api.http.responses import Instant, Page, ResponseModel, instant, raw
+from duetime.api.http.responses import Instant, Page, ResponseModel, raw
 from duetime.app.namespaces import CreatedSecret
 from duetime.domain.namespaces import EncryptedSecret, Misfire, Namespace, NamespaceState
 from duetime.domain.times import format_instant
@@ -43,21 +43,13 @@ class NamespaceResponse(ResponseModel):
 def namespace_response(namespace: Namespace) -> NamespaceResponse:
     settings = namespace.settings
     rate, pause = settings.rate_limit_per_second, settings.pause
-    return NamespaceResponse(
-        name=namespace.name,
-        tenant_id=namespace.tenant_id,
-        revision=namespace.revision,
-        num_shards=namespace.num_shards,
-        dedicated=namespace.dedicated,
-        first_shard=namespace.first_shard,
-        created_at=format_instant(namespace.created_at),
+    return NamespaceResponse.of(
+        namespace,
         max_in_flight=settings.max_in_flight,
         rate_limit=int(rate) if rate is not None and rate.is_integer() else rate,
         misfire=settings.misfire,
-        state=namespace.state,
         paused_at=None if pause is None else format_instant(pause.at),
         pause_reason=None if pause is None else pause.reason,
-        unreadable=namespace.unreadable,
         retry_policy=raw(settings.retry_policy_json),
     )
 
@@ -88,18 +80,13 @@ class CreatedSecretResponse(SecretResponse):
 
 def secret_response(secret: EncryptedSecret) -> SecretResponse:
     """What may be told of a secret."""
-    return SecretResponse(
-        id=secret.secret_id,
-        created_at=format_instant(secret.created_at),
-        expires_at=instant(secret.expires_at),
-    )
+    return SecretResponse.of(secret, id=secret.secret_id)
 
 
 def created_secret_response(created: CreatedSecret) -> CreatedSecretResponse:
-    return CreatedSecretResponse(
+    return CreatedSecretResponse.of(
+        created.secret,
         id=created.secret.secret_id,
-        created_at=format_instant(created.secret.created_at),
-        expires_at=instant(created.secret.expires_at),
         secret=created.text,
         previous=None if created.previous is None else secret_response(created.previous),
     )

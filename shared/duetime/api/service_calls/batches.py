@@ -28,9 +28,9 @@ from duetime.api.service_calls.requests import (
 from duetime.app.revisions import Revision
 from duetime.app.service_calls import AskedCall
 from duetime.app.submission import Submitted
-from duetime.domain.call_steps import Submission
 from duetime.domain.errors import DuetimeError
 from duetime.domain.principals import Role
+from duetime.domain.service_calls import Submission
 from duetime.stores.port.calls import CallRef
 
 ResultT = TypeVar("ResultT")

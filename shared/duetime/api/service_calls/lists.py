@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from datetime import timedelta
+from typing import Any
 
 from duetime.api.context import Services
 from duetime.api.http.errors import FieldError, InvalidFields
@@ -11,7 +13,7 @@ from duetime.api.http.page_size import page_reply
 from duetime.api.http.parsing import read_query
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.request_models import PageQuery
-from duetime.api.http.responses import encode_ascii, instant
+from duetime.api.http.responses import encode_ascii
 from duetime.api.http.route import Route
 from duetime.api.service_calls.requests import CallQuery, EventQuery
 from duetime.api.service_calls.responses import (
@@ -40,7 +42,7 @@ def list_service_calls(services: Services, request: Request, *, tenant: str) -> 
     query = read_query(CallQuery, request, lists=("tag",))
     call_filter = _filter(query)
     store, now = services.calls.store, services.context.clock.now()
-    cursors = services.cursors.of(request.principal, *_cursor_query(tenant, query))
+    cursors = services.cursors.of(request.principal, "calls", tenant, repr(call_filter))
     cursor = cursors.decode(query.cursor)
     rules = services.context.redaction
     return page_reply(
@@ -131,25 +133,17 @@ def _filter(query: CallQuery) -> CallFilter:
         faults.append(FieldError("dueTo", "goes with order=dueAt alone"))
     if faults:
         raise InvalidFields(faults)
-    return CallFilter(
-        status=query.status,
-        tags=tuple(sorted(query.tag or ())),
-        submitted_from=query.created_from,
-        submitted_to=query.created_to,
+    renamed: dict[str, Any] = {
+        "tags": tuple(sorted(query.tag or ())),
+        "submitted_from": query.created_from,
+        "submitted_to": query.created_to,
         # The bound of the store is inclusive, and instants are whole milliseconds.
-        due_to=None if query.due_to is None else query.due_to - timedelta(milliseconds=1),
-        name_prefix=query.name,
-        starred=query.starred,
-        correlation_id=query.correlation_id,
-        order=CallOrder.NEWEST if query.order is None else CallOrder.DUE,
-    )
-
-
-def _cursor_query(tenant: str, query: CallQuery) -> tuple[object, ...]:
-    """What a cursor is bound to."""
-    times = map(instant, (query.created_from, query.created_to, query.due_to))
-    tags = sorted(query.tag or ())
-    return ("calls", tenant, query.status, tags, *times, query.name, query.starred, query.correlation_id, query.order)
+        "due_to": None if query.due_to is None else query.due_to - timedelta(milliseconds=1),
+        "name_prefix": query.name,
+        "order": CallOrder.NEWEST if query.order is None else CallOrder.DUE,
+    }
+    same = {each.name: getattr(query, each.name) for each in fields(CallFilter) if each.name not in renamed}
+    return CallFilter(**same, **renamed)
 
 
 _SERVICE_CALLS = "/v1/tenants/<tenant>/service-calls"

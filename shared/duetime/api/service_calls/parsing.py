@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from duetime.api.http import validators
 from duetime.api.http.errors import FieldError, InvalidFields
@@ -16,22 +17,26 @@ from duetime.api.http.request import Request, utf8_length
 from duetime.api.service_calls.requests import CallRequestPatch, RerunBody, ServiceCallBody, ServiceCallPatch
 from duetime.app.service_calls import check_waits
 from duetime.delivery.egress import EgressPolicy
-from duetime.domain.call_steps import Submission
 from duetime.domain.errors import InvalidInput, PayloadTooLarge
 from duetime.domain.service_calls import (
-    DEFAULT_TIMEOUT_SECONDS,
     MAX_BODY_BYTES,
     CallChange,
+    CallContent,
     RequestSpec,
     ServiceCall,
+    Submission,
     call_digest,
     request_spec,
-    rerun_digest,
+    rerun,
 )
 from duetime.domain.timers import UNSET
 from duetime.domain.times import format_instant
 
 CORRELATION_ID = "X-Correlation-Id"
+_NULL: Final[dict[str, Any]] = {
+    field.name: None if field.default is MISSING else field.default for field in fields(CallContent)
+}
+"""What null stands for, by the fields that the content of a call has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +67,12 @@ def read_submission(
     body = validate(ServiceCallBody, found)
     check_egress("request.url", body.request.url, egress)
     due = _due(body.due_at, body.delay, now)
-    spec = request_spec(
-        method=body.request.method,
-        url=body.request.url,
-        headers_json=body.request.headers_json,
-        body_json=body.request.body_json,
-    )
-    given: dict[str, Any] = {
-        "name": body.name,
-        "request": spec,
-        "timeout_seconds": body.timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
-        "retry_policy_json": body.retry_policy_json,
-        "tags": tuple(body.tags or ()),
-        "starred": bool(body.starred),
-    }
+    asked = _asked(body) | {"request": request_spec(**vars(body.request))}
+    correlation_id = body.correlation_id or _correlation_id(request) or new_id()
     return Submission(
-        **given,
-        digest=call_digest(**given, due=due.asked, correlation_id=body.correlation_id),
+        **asked | {"correlation_id": correlation_id},
+        digest=call_digest(**asked, due=due.asked),
         due_at=due.at,
-        correlation_id=body.correlation_id or _correlation_id(request) or new_id(),
         idempotency_key=(
             body.idempotency_key or (given_key(request) and new_id())
             if is_one_of_many
@@ -90,27 +82,17 @@ def read_submission(
 
 
 def read_rerun(request: Request, found: RawObject, *, now: datetime) -> Callable[[ServiceCall], Submission]:
-    """What makes a submission of the call that is to be repeated."""
+    """Return what makes a submission of the call that is to be repeated."""
     body = validate(RerunBody, found)
     due = _due(body.due_at, body.delay, now)
-    key = _idempotency_key(request, body.idempotency_key)
-    correlation_id = body.correlation_id or _correlation_id(request)
-
-    def submission(call: ServiceCall) -> Submission:
-        return Submission(
-            name=call.name,
-            request=call.request,
-            digest=rerun_digest(rerun_of=call.call_id, due=due.asked, correlation_id=body.correlation_id),
-            due_at=due.at,
-            timeout_seconds=call.timeout_seconds,
-            retry_policy_json=call.retry_policy_json,
-            correlation_id=correlation_id or call.correlation_id,
-            idempotency_key=key,
-            tags=call.tags,
-            rerun_of=call.call_id,
-        )
-
-    return submission
+    return partial(
+        rerun,
+        due_at=due.at,
+        due=due.asked,
+        idempotency_key=_idempotency_key(request, body.idempotency_key),
+        asked_correlation_id=body.correlation_id,
+        correlation_id=body.correlation_id or _correlation_id(request),
+    )
 
 
 def read_patch(found: RawObject, *, egress: EgressPolicy, now: datetime) -> Callable[[ServiceCall], CallChange]:
@@ -131,26 +113,25 @@ def read_patch(found: RawObject, *, egress: EgressPolicy, now: datetime) -> Call
     def change(call: ServiceCall) -> CallChange:
         if is_rescheduled or "request" in given:
             check_waits(call, "its due time and request cannot be changed")
-        wanted: dict[str, Any] = {
-            "name": patch.name,
-            "tags": tuple(patch.tags or ()),
-            "starred": patch.starred,
-            "request": _patched(call.request, patch.request) if "request" in given else call.request,
-        }
-        kept = {name: value for name, value in wanted.items() if name in given and value != getattr(call, name)}
-        return CallChange(**kept, due_at=due_at if is_rescheduled else UNSET)
+        wanted = {name: value for name, value in _asked(patch).items() if name in given}
+        if "request" in given:
+            wanted["request"] = _patched(call.request, patch.request)
+        new = {name: value for name, value in wanted.items() if value != getattr(call, name)}
+        return CallChange(**new, due_at=due_at if is_rescheduled else UNSET)
 
     return change
 
 
+def _asked(body: ServiceCallBody | ServiceCallPatch) -> dict[str, Any]:
+    """Return the fields of a call's content that ``body`` has."""
+    values = {name: getattr(body, name) for name in _NULL if name in type(body).model_fields}
+    return {name: _NULL[name] if value is None else value for name, value in values.items()}
+
+
 def _patched(stored: RequestSpec, patch: CallRequestPatch) -> RequestSpec:
     given = patch.model_fields_set
-    return request_spec(
-        method=patch.method if "method" in given else stored.method,
-        url=patch.url if "url" in given else stored.url,
-        headers_json=patch.headers_json if "headers_json" in given else stored.headers_json,
-        body_json=patch.body_json if "body_json" in given else stored.body_json,
-    )
+    fields = type(patch).model_fields
+    return request_spec(**{name: getattr(patch if name in given else stored, name) for name in fields})
 
 
 def _due(due_at: datetime | None, delay_seconds: float | None, now: datetime) -> _Due:

@@ -96,55 +96,27 @@ class ServiceCallResponse(ResponseModel):
 
 def call_response(call: ServiceCall, *, with_body: bool = True) -> ServiceCallResponse:
     """``with_body``: with that of its request. Lists go without."""
-    return ServiceCallResponse(
+    return ServiceCallResponse.of(
+        call,
         id=call.call_id,
-        tenant_id=call.tenant_id,
-        name=call.name,
-        status=call.status,
-        revision=call.revision,
         created_at=format_instant(call.submitted_at),
-        updated_at=format_instant(call.updated_at),
-        due_at=format_instant(call.due_at),
-        started_at=instant(call.started_at),
-        finished_at=instant(call.finished_at),
-        expires_at=instant(call.expires_at),
-        attempts=call.attempts,
         next_attempt_at=instant(call.wake_at) if call.is_waiting else None,
-        execution_id=call.execution_id,
         outcome=None if call.outcome is None else _outcome(call.outcome),
-        tags=call.tags,
-        starred=call.starred,
-        correlation_id=call.correlation_id,
-        idempotency_key=call.idempotency_key,
-        rerun_of=call.rerun_of,
-        timer=CallTimerResponse(
-            state="Scheduled" if call.reached_at is None else "Reached",
-            registered_at=format_instant(call.registered_at),
-            reached_at=instant(call.reached_at),
-            correlation_id=call.correlation_id,
-        ),
-        timeout_seconds=call.timeout_seconds,
+        timer=CallTimerResponse.of(call, state="Scheduled" if call.reached_at is None else "Reached"),
         retry_policy=retry_policy_response(call.retry_policy),
         request=_request(call.request, with_body=with_body),
     )
 
 
 def _outcome(outcome: CallOutcome) -> CallOutcomeResponse:
-    return CallOutcomeResponse(
-        execution_id=outcome.execution_id,
-        status=outcome.http_status,
-        reason=outcome.reason,
-        message=outcome.message or None,
-    )
+    return CallOutcomeResponse.of(outcome, status=outcome.http_status, message=outcome.message or None)
 
 
 def _request(request: RequestSpec, *, with_body: bool) -> CallRequestResponse:
     headers = None if request.headers_json is None else json.loads(request.headers_json)
-    return CallRequestResponse(
-        method=request.method,
-        url=request.url,
+    return CallRequestResponse.of(
+        request,
         headers=headers and {name: _shown(name, value) for name, value in headers.items()},
-        body_bytes=request.body_bytes,
         body=raw(request.body_json) if with_body else UNSET,
     )
 
@@ -208,16 +180,10 @@ def execution_response(execution: Execution, *, with_bodies: bool = True) -> Exe
             status=execution.response_status,
             **_message(message, message.headers, with_bodies=with_bodies),
         )
-    return ExecutionResponse(
+    return ExecutionResponse.of(
+        execution,
         id=execution.execution_id,
         service_call_id=execution.call_id,
-        tenant_id=execution.tenant_id,
-        number=execution.number,
-        status=execution.status,
-        started_at=format_instant(execution.started_at),
-        finished_at=instant(execution.finished_at),
-        duration_ms=execution.duration_ms,
-        deadline_at=format_instant(execution.deadline_at),
         request=SentRequest(
             method=execution.method,
             url=execution.url,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from duetime.api.http.responses import Instant, Page, ResponseModel, instant
+from duetime.api.http.responses import Instant, Page, ResponseModel
 from duetime.domain.shards import ShardStatus
 
 
@@ -32,15 +32,7 @@ class ShardResponse(ResponseModel):
 
 
 def shard_response(shard: ShardStatus) -> ShardResponse:
-    return ShardResponse(
-        shard_id=shard.shard_id,
-        version=shard.version,
-        owner_id=shard.owner_id,
-        claimed_at=instant(shard.claimed_at),
-        lease_expires_at=instant(shard.lease_expires_at),
-        live=not shard.is_free,
-        owner=_owner(shard),
-    )
+    return ShardResponse.of(shard, live=not shard.is_free, owner=_owner(shard))
 
 
 def _owner(shard: ShardStatus) -> ShardOwnerResponse | None:

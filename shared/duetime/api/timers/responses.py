@@ -105,22 +105,7 @@ class AttemptResponse(ResponseModel):
 
 
 def attempt_response(attempt: AttemptRecord) -> AttemptResponse:
-    return AttemptResponse(
-        number=attempt.number,
-        firing_id=attempt.firing_id,
-        started_at=format_instant(attempt.started_at),
-        finished_at=format_instant(attempt.finished_at),
-        duration_ms=attempt.duration_ms,
-        outcome=attempt.outcome,
-        status=attempt.status,
-        reason=attempt.reason,
-        error_class=attempt.error_class,
-        message=attempt.message or None,
-        headers=attempt.headers,
-        body=attempt.body,
-        body_bytes=attempt.body_bytes,
-        body_truncated=attempt.body_truncated,
-    )
+    return AttemptResponse.of(attempt, message=attempt.message or None)
 
 
 class AttemptPage(Page[AttemptResponse]):

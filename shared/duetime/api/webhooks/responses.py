@@ -17,7 +17,6 @@ from duetime.api.http.responses import (
 from duetime.domain.call_events import CallEventType
 from duetime.domain.event_webhooks import EventWebhook, read_delivery_id
 from duetime.domain.timers import Timer, TimerState
-from duetime.domain.times import format_instant
 
 
 class EventWebhookResponse(ResponseModel):
@@ -58,17 +57,13 @@ class DeliveryResponse(ResponseModel):
 
 def delivery_response(timer: Timer) -> DeliveryResponse:
     delivery = read_delivery_id(timer.timer_id)
-    return DeliveryResponse(
+    return DeliveryResponse.of(
+        timer,
         id=timer.timer_id,
         event_id=timer.firing_id,
         type=timer.content.tags[0] if timer.content.tags else None,
         service_call_id=None if delivery is None else delivery.call_id,
         sequence=None if delivery is None else delivery.sequence,
-        state=timer.state,
-        attempts=timer.attempts,
-        created_at=format_instant(timer.created_at),
-        updated_at=format_instant(timer.updated_at),
-        next_attempt_at=instant(timer.next_attempt_at),
         delivered_at=instant(timer.fired_at) if timer.state is TimerState.FIRED else None,
         failure=failure_response(timer.failure),
     )

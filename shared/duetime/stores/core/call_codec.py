@@ -28,10 +28,10 @@ from duetime.stores.core.timer_codec import (
 )
 from duetime.stores.decoding import DECODING_ERRORS, UnreadableError
 from duetime.stores.entities import SERVICE_CALL, TIMER
-from duetime.stores.entity import DAMAGED, Row, Value
+from duetime.stores.entity import DAMAGED, Field, Kind, Row, Value
 from duetime.stores.json_texts import as_json, read_json
 
-LISTED = tuple(name for name in SERVICE_CALL.names if name != "request_body")
+LISTED = SERVICE_CALL.names[:-1]
 """What lists read: all but the body of the request."""
 _OF_PATHS = {name for path in SERVICE_CALL.paths for name in (*path.by, *path.order_names, *path.where)}
 _OF_REMOVAL = {*_OF_PATHS, "call_revision", "shard_id", "wake_at", "execution_id"}
@@ -53,33 +53,24 @@ STEP = (
     "outcome_meta",
 )
 """What the steps of a call's life change. The others stand in indexes, which would be written again."""
-_LABELS = (
-    "name",
-    "is_starred",
-    "due_at",
-    "registered_at",
-    "timeout_seconds",
-    "correlation_id",
-    "call_digest",
-    "rerun_of",
-    "tags",
-    "retry_policy",
-)
+_RENAMED = {
+    "service_call_id": "call_id",
+    "call_revision": "revision",
+    "call_digest": "digest",
+    "retry_policy": "retry_policy_json",
+    "outcome_meta": "outcome",
+}
+"""By stored name: the name in ``ServiceCall``, where that is another."""
+*_FACTS, _SPEC, _BODY = SERVICE_CALL.fields
+_ATTRIBUTES = tuple(_RENAMED.get(each.name, each.name) for each in _FACTS)
+_facts = attrgetter(*_ATTRIBUTES)
+_PLACES = SERVICE_CALL.places
+_INSTANTS = [_PLACES[each.name] for each in _FACTS if each.kind is Kind.INSTANT]
+_OF_SUBMISSION = {*SERVICE_CALL.key, "submitted_at", "shard_id", "idempotency_key"}
+_LABELS = tuple(each.name for each in _FACTS if each.name not in {*STEP, *_OF_SUBMISSION})
 """What only its owner changes."""
-_REQUEST = SERVICE_CALL.names[-2:]
-_step, _label = (itemgetter(*(SERVICE_CALL.places[name] for name in names)) for names in (STEP, _LABELS))
-_labels = attrgetter(
-    "name",
-    "starred",
-    "due_at",
-    "registered_at",
-    "timeout_seconds",
-    "correlation_id",
-    "digest",
-    "rerun_of",
-    "tags",
-    "retry_policy_json",
-)
+_step, _label = (itemgetter(*(_PLACES[name] for name in names)) for names in (STEP, _LABELS))
+_labels = attrgetter(*(_RENAMED.get(name, name) for name in _LABELS))
 _STATUSES = {status.value: status for status in CallStatus}
 _UNREADABLE = "the stored service call cannot be read"
 
@@ -90,36 +81,13 @@ def encode_call(call: ServiceCall) -> Row:
 
 def _encode_facts(call: ServiceCall) -> Row:
     """Return all but the request."""
-    return (
-        call.tenant_id,
-        call.call_id,
-        call.name,
-        call.status._value_,
-        call.starred,
-        milliseconds(call.submitted_at),
-        milliseconds(call.due_at),
-        optional_milliseconds(call.started_at),
-        optional_milliseconds(call.finished_at),
-        milliseconds(call.registered_at),
-        optional_milliseconds(call.reached_at),
-        optional_milliseconds(call.wake_at),
-        milliseconds(call.updated_at),
-        optional_milliseconds(call.expires_at),
-        call.shard_id,
-        call.revision,
-        call.attempts,
-        call.event_count,
-        call.timeout_seconds,
-        call.correlation_id,
-        call.idempotency_key,
-        call.digest,
-        call.execution_id,
-        call.last_event_id,
-        call.rerun_of,
-        call.tags or None,
-        call.retry_policy_json,
-        _encode_outcome(call.outcome),
-    )
+    values = list(_facts(call))
+    for place in _INSTANTS:
+        values[place] = optional_milliseconds(values[place])
+    values[_PLACES["status"]] = call.status._value_
+    values[_PLACES["tags"]] = call.tags or None
+    values[_PLACES["outcome_meta"]] = _encode_outcome(call.outcome)
+    return tuple(values)
 
 
 def encode_timer(call: ServiceCall) -> Row:
@@ -176,70 +144,30 @@ def call_changes(before: ServiceCall, after: ServiceCall) -> dict[str, Value]:
     if _labels(before) != _labels(after):
         changes |= zip(_LABELS, _label(facts), strict=True)
     if before.request != after.request:
-        changes |= zip(_REQUEST, (_encode_request(after.request), after.request.body_json), strict=True)
+        changes |= zip(
+            (_SPEC.name, _BODY.name), (_encode_request(after.request), after.request.body_json), strict=True
+        )
     return changes
 
 
 def decode_call(row: Row) -> ServiceCall:
     """Return the call of a whole row, or of one of ``LISTED``. Raises ``UnreadableError``."""
-    values = dict(zip(SERVICE_CALL.names, row, strict=False))
     try:
         if DAMAGED in row:
             raise UnreadableError(f"{_UNREADABLE}: {SERVICE_CALL.names[row.index(DAMAGED)]}")
-        call = ServiceCall(
-            **{name: values[stored] for name, stored in _PLAIN.items()},
-            request=_decode_request(values["request_spec"], values.get("request_body")),
-            status=CallStatus(values["status"]),
-            submitted_at=instant(values["submitted_at"]),
-            updated_at=instant(values["updated_at"]),
-            due_at=instant(values["due_at"]),
-            registered_at=instant(values["registered_at"]),
-            reached_at=optional_instant(values["reached_at"]),
-            started_at=optional_instant(values["started_at"]),
-            finished_at=optional_instant(values["finished_at"]),
-            wake_at=optional_instant(values["wake_at"]),
-            expires_at=optional_instant(values["expires_at"]),
-            tags=values["tags"] or (),
-            outcome=_decode_outcome(values["outcome_meta"]),
-        )
-        return checked_call(call)
+        values = dict(zip(_ATTRIBUTES, row, strict=False))
+        for place in _INSTANTS:
+            values[_ATTRIBUTES[place]] = _read_instant[place](row[place])
+        values["status"] = CallStatus(values["status"])
+        values["tags"] = values["tags"] or ()
+        values["outcome"] = _decode_outcome(values["outcome"])
+        request = _decode_request(*row[len(_FACTS) :])
+        return checked_call(ServiceCall(request=request, **values))
     except DECODING_ERRORS as error:
         raise UnreadableError(f"{_UNREADABLE}: {type(error).__name__}") from error
 
 
-_PLAIN = {
-    "tenant_id": "tenant_id",
-    "call_id": "service_call_id",
-    "shard_id": "shard_id",
-    "name": "name",
-    "digest": "call_digest",
-    "revision": "call_revision",
-    "timeout_seconds": "timeout_seconds",
-    "retry_policy_json": "retry_policy",
-    "correlation_id": "correlation_id",
-    "idempotency_key": "idempotency_key",
-    "rerun_of": "rerun_of",
-    "starred": "is_starred",
-    "attempts": "attempts",
-    "execution_id": "execution_id",
-    "event_count": "event_count",
-    "last_event_id": "last_event_id",
-}
-"""By name in ``ServiceCall``: what is stored as it is."""
-_DEFAULTS: dict[str, Any] = {
-    "shard_id": 0,
-    "revision": 0,
-    "timeout_seconds": 0,
-    "attempts": 0,
-    "event_count": 0,
-    "starred": False,
-    "retry_policy_json": None,
-    "idempotency_key": None,
-    "rerun_of": None,
-    "execution_id": None,
-    "last_event_id": None,
-}
-"""By name in ``ServiceCall``: what stands for a value that cannot be read; for others an empty text."""
+_read_instant = {place: optional_instant if _FACTS[place].is_optional else instant for place in _INSTANTS}
 
 
 def decode_or_salvage_call(row: Row) -> ServiceCall:
@@ -247,31 +175,31 @@ def decode_or_salvage_call(row: Row) -> ServiceCall:
     try:
         return decode_call(row)
     except UnreadableError as error:
-        return _salvaged(dict(zip(SERVICE_CALL.names, row, strict=False)), str(error))
+        return _salvaged(row, str(error))
 
 
-def _salvaged(values: Mapping[str, Value], reason: str) -> ServiceCall:
-    plain = {
-        name: _DEFAULTS.get(name, "") if values[stored] is DAMAGED else values[stored]
-        for name, stored in _PLAIN.items()
+def _salvaged(row: Row, reason: str) -> ServiceCall:
+    values = dict(zip(_ATTRIBUTES, map(_readable, _FACTS, row), strict=True))
+    ended = {
+        "request": _readable_request(row[_PLACES[_SPEC.name]]),
+        "status": CallStatus.FAILED,
+        "finished_at": values["updated_at"],
+        "wake_at": None,
+        "execution_id": None,
+        "tags": values["tags"] or (),
+        "outcome": CallOutcome(execution_id="", reason=CallFailure.UNREADABLE, message=reason),
     }
-    tags = values["tags"]
-    updated_at = readable_instant(values["updated_at"]) or MIN_INSTANT
-    call = ServiceCall(
-        **(plain | {"execution_id": None}),
-        request=_readable_request(values["request_spec"]),
-        status=CallStatus.FAILED,
-        submitted_at=readable_instant(values["submitted_at"]) or MIN_INSTANT,
-        updated_at=updated_at,
-        due_at=readable_instant(values["due_at"]) or MIN_INSTANT,
-        registered_at=readable_instant(values["registered_at"]) or MIN_INSTANT,
-        finished_at=updated_at,
-        wake_at=None,
-        tags=() if tags is DAMAGED or tags is None else tags,
-        outcome=CallOutcome(execution_id="", reason=CallFailure.UNREADABLE, message=reason),
-        expires_at=readable_instant(values["expires_at"]),
-    )
-    return call_without_damage(call)
+    return call_without_damage(ServiceCall(**values | ended))
+
+
+def _readable(field: Field, value: Value) -> Any:
+    """Return a value, or what stands for one that cannot be read."""
+    if field.kind is Kind.INSTANT:
+        value = readable_instant(value) or DAMAGED
+    return (None if field.is_optional else _NOTHING[field.kind]) if value is DAMAGED else value
+
+
+_NOTHING: dict[Kind, Any] = {Kind.TEXT: "", Kind.WHOLE: 0, Kind.FLAG: False, Kind.INSTANT: MIN_INSTANT}
 
 
 def _encode_request(request: RequestSpec) -> str:
@@ -286,7 +214,7 @@ def _encode_request(request: RequestSpec) -> str:
     return as_json(spec)
 
 
-def _decode_request(spec_json: str, body_json: str | None) -> RequestSpec:
+def _decode_request(spec_json: str, body_json: str | None = None) -> RequestSpec:
     spec = read_json(spec_json)
     return RequestSpec(
         method=Method(spec["method"]),
@@ -299,7 +227,7 @@ def _decode_request(spec_json: str, body_json: str | None) -> RequestSpec:
 
 def _readable_request(spec_json: Value) -> RequestSpec:
     try:
-        return _decode_request(spec_json, None)
+        return _decode_request(spec_json)
     except DECODING_ERRORS:
         return RequestSpec(method=Method.GET, url="")
 

@@ -190,7 +190,7 @@ _CONDITIONS: dict[str, Callable[[Any], Condition]] = {
     "submitted_to": _is_within("submitted_at", int.__lt__),
     "due_to": _is_within("due_at", int.__le__),
     "name_prefix": _has_name_with,
-    "starred": _is("is_starred"),
+    "starred": _is("starred"),
     "correlation_id": _is("correlation_id"),
 }
 """By field of the filter: from its value to what a row has to fulfil."""

@@ -178,7 +178,7 @@ class Calls:
                 )
             )
             calls = list(dict.fromkeys(row[:2] for row in scan.rows))
-            stars = self._backend.read(SERVICE_CALL, calls, fields=("is_starred",)) if calls else []
+            stars = self._backend.read(SERVICE_CALL, calls, fields=("starred",)) if calls else []
             starred = {call for call, row in zip(calls, stars, strict=True) if row is not None and row[0] is True}
             doomed += [row for row in scan.rows if row[:2] not in starred]
             if scan.end is None:

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from duetime.domain import call_steps
-from duetime.domain.call_steps import CallRules, ExecutionResult, Submission, Transition
+from duetime.domain.call_steps import CallRules, ExecutionResult, Transition
 from duetime.domain.executions import Execution, LoggedMessage
 from duetime.domain.ids import uuid7_at
 from duetime.domain.namespaces import Namespace
@@ -18,6 +18,7 @@ from duetime.domain.service_calls import (
     CallFailure,
     Method,
     ServiceCall,
+    Submission,
     call_digest,
     calls_namespace,
     request_spec,
@@ -56,33 +57,14 @@ def submission(
     url: str = "http://receiver.test/run?token=s3cret",
     headers_json: str | None = '{"Accept": "*/*"}',
     body_json: str | None = '{"a":1}',
-    retry_policy_json: str | None = None,
-    timeout_seconds: int = 30,
     correlation_id: str = "corr-1",
-    tags: tuple[str, ...] = (),
-    **fields: Any,
+    idempotency_key: str | None = None,
+    **content: Any,
 ) -> Submission:
     request = request_spec(method=method, url=url, headers_json=headers_json, body_json=body_json)
-    digest = call_digest(
-        name=name,
-        request=request,
-        due=None if due_at is None else due_at.isoformat(),
-        tags=tags,
-        timeout_seconds=timeout_seconds,
-        retry_policy_json=retry_policy_json,
-        correlation_id=correlation_id,
-    )
-    return Submission(
-        name=name,
-        request=request,
-        digest=digest,
-        due_at=due_at,
-        timeout_seconds=timeout_seconds,
-        retry_policy_json=retry_policy_json,
-        correlation_id=correlation_id,
-        tags=tags,
-        **fields,
-    )
+    content |= {"name": name, "request": request, "correlation_id": correlation_id}
+    digest = call_digest(due=None if due_at is None else due_at.isoformat(), **content)
+    return Submission(**content, digest=digest, due_at=due_at, idempotency_key=idempotency_key)
 
 
 def submitted(

@@ -129,7 +129,7 @@ def hash_key(by: Sequence[str]) -> str:
 
 CALL_INDEXES: Final = (
     CallIndex("status_key", CALLS_BY_STATUS, holds="status"),
-    CallIndex("starred_key", STARRED_CALLS, holds="is_starred"),
+    CallIndex("starred_key", STARRED_CALLS, holds="starred"),
     CallIndex("name_key", CALLS_BY_NAME, holds="name"),
     CallIndex("correlation_key", CORRELATED_CALLS, holds="correlation_id"),
     CallIndex("due_key", DUE_CALLS),

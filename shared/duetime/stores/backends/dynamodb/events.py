@@ -188,7 +188,7 @@ class Events:
 
     def _starred(self, calls: Collection[Key]) -> set[Key]:
         asked = list(calls)
-        rows = self._reads.read(SERVICE_CALL, asked, ("is_starred",)) if asked else []
+        rows = self._reads.read(SERVICE_CALL, asked, ("starred",)) if asked else []
         return {call for call, row in zip(asked, rows, strict=True) if row is not None and row[0] is True}
 
     def _keep(self, items: Sequence[Item]) -> None:

@@ -30,7 +30,7 @@ Index("idx_service_calls_status", _CALL.tenant_id, _CALL.status, _CALL.service_c
 Index("idx_service_calls_name", _CALL.tenant_id, _CALL.name, _CALL.service_call_id.desc())
 Index("idx_service_calls_correlation", _CALL.tenant_id, _CALL.correlation_id, _CALL.service_call_id)
 IS_SCHEDULED = _CALL.status == sa.literal_column(repr(CallStatus.SCHEDULED.value))
-IS_STARRED = _CALL.is_starred == sa.literal_column("1")
+IS_STARRED = _CALL.starred == sa.literal_column("1")
 # ``status`` is the same in all of its entries; with it this index is never worse than the one by status alone.
 _BY_DUE = (_CALL.tenant_id, _CALL.status, _CALL.due_at, _CALL.service_call_id)
 # On SQL Server statements whose constants became parameters use no index with a condition on a value.
@@ -41,7 +41,7 @@ partial_index(
     _CALL.tenant_id,
     _CALL.service_call_id,
     where=IS_STARRED,
-    full_columns=(_CALL.tenant_id, _CALL.is_starred, _CALL.service_call_id),
+    full_columns=(_CALL.tenant_id, _CALL.starred, _CALL.service_call_id),
     full_on=_FULL_ON_VALUES,
 )
 _HAS_KEY = _CALL.idempotency_key.is_not(None)

@@ -29,7 +29,7 @@ from duetime.stores.entities import (
     TIMER,
     WORKER,
 )
-from duetime.stores.entity import Entity, Field, Kind
+from duetime.stores.entity import LONG, Entity, Field, Kind
 
 
 class RowType(IntEnum):
@@ -119,42 +119,14 @@ def column_of(entity: Entity, name: str, **options: Any) -> Column[Any]:
 
 def _type_of(entity: Entity, field: Field) -> sa.types.TypeEngine[Any]:
     if field.kind is Kind.TEXT:
-        return exact_text_of(field.length) if field.name in _EXACT else text_of(field.length)
+        return exact_text_of(field.length) if field.is_free else text_of(field.length)
     if field.kind is Kind.INSTANT:
         return text_of(24) if entity.has_iso_times else BIG
     if field.kind is Kind.WHOLE:
-        return BIG if field.name in _BIG else sa.Integer()
+        return BIG if field.length == LONG else sa.Integer()
     if field.kind is Kind.BYTES:
         return BYTES_16 if field.length == len(NIL_UUID) else sa.LargeBinary(field.length)
     return SMALL if field.kind is Kind.FLAG else sa.Text()
-
-
-_EXACT = frozenset(
-    {
-        "timer_id",
-        "timer_correlation_id",
-        "shard_owner_id",
-        "secret_name",
-        "worker_id",
-        "name",
-        "correlation_id",
-        "idempotency_key",
-    }
-)
-"""What clients choose: texts that may end in blanks."""
-_BIG = frozenset(
-    {
-        "timer_revision",
-        "timer_expire_after_ms",
-        "shard_version",
-        "namespace_revision",
-        "counter_value",
-        "call_revision",
-        "occurrence_number",
-        "duration_ms",
-    }
-)
-"""Whole numbers that need 64 bits."""
 
 
 def table_of(entity: Entity, *others: SchemaItem) -> Table:
