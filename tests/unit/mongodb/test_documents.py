@@ -188,7 +188,7 @@ def test_a_call_comes_back_as_it_was(call: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "field", ["status", "request_spec", "due_at", "tags", "is_starred", "attempts", "outcome_meta"]
+    "field", ["status", "request_spec", "due_at", "tags", "starred", "attempts", "outcome_meta"]
 )
 def test_a_damaged_call_is_told_and_salvaged(field: str) -> None:
     row = through_bson(SERVICE_CALL, {**document_of(SERVICE_CALL, encode_call(CALL)), field: "secret"})
@@ -228,4 +228,4 @@ def test_an_event_comes_back_as_it_was_or_is_told() -> None:
 def test_what_is_not_of_its_kind_is_damaged() -> None:
     wrong = {"timer_id": 1, "timer_revision": 1.5, "timer_due_at": DatetimeMS(2**62), "timer_payload": None}
     assert to_row(TIMER, wrong, tuple(wrong)) == (DAMAGED,) * 4
-    assert to_row(SERVICE_CALL, {"tags": ["a", 1], "is_starred": 1}, ("tags", "is_starred")) == (DAMAGED,) * 2
+    assert to_row(SERVICE_CALL, {"tags": ["a", 1], "starred": 1}, ("tags", "starred")) == (DAMAGED,) * 2
