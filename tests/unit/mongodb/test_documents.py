@@ -187,9 +187,7 @@ def test_a_call_comes_back_as_it_was(call: Any) -> None:
     assert decode_call(through_bson(SERVICE_CALL, document_of(SERVICE_CALL, encode_call(call)))) == call
 
 
-@pytest.mark.parametrize(
-    "field", ["status", "request_spec", "due_at", "tags", "starred", "attempts", "outcome_meta"]
-)
+@pytest.mark.parametrize("field", ["status", "request_spec", "due_at", "tags", "starred", "attempts", "outcome_meta"])
 def test_a_damaged_call_is_told_and_salvaged(field: str) -> None:
     row = through_bson(SERVICE_CALL, {**document_of(SERVICE_CALL, encode_call(CALL)), field: "secret"})
 
