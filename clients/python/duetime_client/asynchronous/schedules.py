@@ -71,7 +71,7 @@ class AsyncSchedules:
         self, namespace: str, schedule_id: str, *, reason: str | None = None, if_revision: int | None = None
     ) -> Schedule:
         """Nothing of it is fired until it is resumed. Raises ``Conflict`` when it has ended."""
-        path, body = f"{_path(namespace, schedule_id)}/pause", bodies.body(bodies.PAUSE, reason=reason)
+        path, body = f"{_path(namespace, schedule_id)}/pause", bodies.conditions(reason=reason)
         request = changing("pauseSchedule", "POST", path, Schedule, body, if_revision=if_revision)
         return await self._transport.send(request)
 
@@ -90,7 +90,7 @@ class AsyncSchedules:
         self, namespace: str, schedule_id: str, *, past: int | None = None, coming: int | None = None
     ) -> Occurrences:
         """Return the last ``past`` occurrences with what became of them, and the next ``coming``."""
-        query = bodies.query(bodies.OCCURRENCES, past=past, coming=coming)
+        query = bodies.query(past=past, coming=coming)
         path = f"{_path(namespace, schedule_id)}/occurrences"
         return await self._transport.send(reading("listOccurrences", path, Occurrences, query=query))
 
