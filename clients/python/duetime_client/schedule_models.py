@@ -42,6 +42,7 @@ class ScheduleEnd(OpenEnum):
 
     MAX_FIRINGS = "maxFirings"
     NO_OCCURRENCE = "noOccurrence"
+    RECEIVER = "receiver"
 
 
 class OccurrenceState(OpenEnum):
@@ -72,6 +73,7 @@ class NewSchedule:
     catch_up: timedelta | None = None
     overlap: Overlap | str | None = None
     max_firings: int | None = None
+    pause_after: int | None = None
     paused: bool | None = None
     payload: Any = field(default=None, repr=False)
     headers: Mapping[str, str] | None = field(default=None, repr=False)
@@ -102,6 +104,7 @@ class ScheduleChange:
     catch_up: timedelta | Unset | None = UNSET
     overlap: Overlap | str | Unset | None = UNSET
     max_firings: int | Unset | None = UNSET
+    pause_after: int | Unset | None = UNSET
     payload: Any = field(default=UNSET, repr=False)
     headers: Mapping[str, str] | Unset | None = field(default=UNSET, repr=False)
     retry_policy: RetryPolicy | Unset | None = UNSET
@@ -146,6 +149,7 @@ class Schedule:
     catch_up: timedelta
     overlap: Overlap
     max_firings: int | None
+    pause_after: int | None
     callback_url: str
     timeout: timedelta = field(metadata={"json": "timeoutSeconds", "unit": _SECONDS})
     expire_after: timedelta | None
@@ -169,6 +173,7 @@ class PastOccurrence:
     recorded_at: datetime
     attempts: int
     failure: Failure | None
+    message: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

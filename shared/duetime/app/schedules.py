@@ -28,7 +28,7 @@ from duetime.domain.ids import schedule_timer_id
 from duetime.domain.namespaces import Namespace, Pause
 from duetime.domain.occurrences import OccurrenceRecord
 from duetime.domain.schedule_timers import new_schedule_timer, standing_at, triggered
-from duetime.domain.schedules import Occurrence, ScheduleEnd, SchedulePolicy, new_schedule, retimed
+from duetime.domain.schedules import Occurrence, SchedulePolicy, new_schedule, paused, resumed, retimed
 from duetime.domain.timers import FailureReason, Timer, TimerContent, content_digest
 from duetime.recurrence.spec import TimingSpec
 from duetime.recurrence.stored import read_timing, stored_occurrences, timing_json
@@ -134,7 +134,7 @@ class Schedules:
         def update(timer: Timer) -> Timer:
             schedule = timer.schedule
             assert schedule is not None
-            if schedule.end is ScheduleEnd.MAX_FIRINGS:
+            if schedule.is_over:
                 raise ScheduleEnded(f"schedule {schedule_id!r} has ended ({schedule.end})")
             text = _checked_timing(replace(read_timing(timer.content.timing_json or ""), **change.timing))
             changed = replace(schedule, policy=replace(schedule.policy, **change.policy))
@@ -171,7 +171,7 @@ class Schedules:
                 raise ScheduleEnded(f"schedule {schedule_id!r} has ended ({schedule.end})")
             if schedule.pause is not None:
                 return timer
-            return standing_at(timer, replace(schedule, pause=Pause(now, reason)), now=now)
+            return standing_at(timer, paused(schedule, Pause(now, reason)), now=now)
 
         return self._change(namespace, schedule_id, pause, now, wanted)
 
@@ -185,7 +185,7 @@ class Schedules:
             assert schedule is not None
             if schedule.pause is None:
                 return timer
-            return standing_at(timer, replace(schedule, pause=None), now=now)
+            return standing_at(timer, resumed(schedule), now=now)
 
         return self._change(namespace, schedule_id, resume, now, wanted)
 

@@ -67,11 +67,12 @@ _policy_options = options(
         help="What is done while an earlier occurrence is retried or in flight.  [default: allow]",
     ),
     click.option("--max-firings", type=click.IntRange(1), help="End the schedule after so many."),
+    click.option("--pause-after", type=click.IntRange(1, 1000), help="Pause it after so many failures in a row."),
 )
 _paused_option = click.option("--paused", is_flag=True, default=None, help="Fire nothing until it is resumed.")
 _CLEARABLE = (
     *("cron", "every", "rrule", "time-zone", "anchor", "start-at", "end-at", "exclude", "dst", "jitter", "window"),
-    *("misfire", "catch-up", "overlap", "max-firings"),
+    *("misfire", "catch-up", "overlap", "max-firings", "pause-after"),
     *TIMER_CLEARABLE,
 )
 _schedule_arguments = options(click.argument("namespace"), click.argument("schedule_id", metavar="ID"))

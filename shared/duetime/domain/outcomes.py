@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from duetime.domain.occurrences import OccurrenceRecord
-from duetime.domain.schedules import Schedule
+from duetime.domain.schedules import Schedule, ScheduleRequest
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Failure, Timer, TimerState
 from duetime.domain.times import to_milliseconds
@@ -55,6 +55,8 @@ class Outcome:
     expires_at: datetime | None = None
     attempt_log: str | None = None
     """None: as it is on ``timer``."""
+    request: ScheduleRequest | None = None
+    """What the response asks of the schedule."""
     schedule: ScheduleOutcome | None = None
 
     @property
@@ -163,9 +165,9 @@ def _is_same_attempt(fired: Timer, stored: Timer) -> bool:
 
 
 def _moves_by(timer: Timer) -> tuple[object, ...]:
-    """Return what decides where a schedule goes on, but for the occurrence that may have ended meanwhile."""
+    """Return what decides where a schedule goes on, but for earlier occurrences, which may have ended meanwhile."""
     schedule = timer.schedule
-    return timer.content.timing_json, None if schedule is None else replace(schedule, open_at=None)
+    return timer.content.timing_json, None if schedule is None else replace(schedule, open_at=None, failures=None)
 
 
 def _written_by(timer: Timer) -> tuple[object, ...]:

@@ -15,7 +15,7 @@ from duetime.domain.ids import (
 from duetime.domain.namespaces import Namespace
 from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState
 from duetime.domain.outcomes import Outcome, ScheduleOutcome
-from duetime.domain.schedules import Missed, Occurrence, Occurrences, Schedule
+from duetime.domain.schedules import Missed, Occurrence, Occurrences, Schedule, concluded
 from duetime.domain.timers import Timer, TimerContent, TimerState, new_timer
 
 
@@ -126,10 +126,29 @@ def after_attempt(
     line = line_of_attempt(outcome, now=now, started_at=started_at)
     if line.state is OccurrenceState.MISSED:
         return moved(timer, schedules.skipped(schedule, occurrences), line, made_of=outcome)
-    if not is_detached:
-        return moved(timer, schedules.fired(schedule, occurrences), line, made_of=outcome)
-    following = schedules.detached(schedule, occurrences)
-    return moved(timer, following, line, made_of=outcome, detached=occurrence_timer(outcome))
+    step = schedules.detached if is_detached else schedules.fired
+    following = after_response(step(schedule, occurrences), outcome, now=now)
+    detached = occurrence_timer(outcome) if is_detached else None
+    return moved(timer, following, line, made_of=outcome, detached=detached)
+
+
+def after_response(schedule: Schedule, outcome: Outcome, *, now: datetime) -> Schedule:
+    """Return ``schedule`` after ``outcome`` of one of its occurrences, whichever, as its receiver has it."""
+    own = outcome.timer.schedule
+    assert own is not None
+    assert own.pending is not None
+    is_counted = own.number > 0 and outcome.next_attempt_at is None and outcome.is_of_attempt
+    has_failed = outcome.state is TimerState.FAILED if is_counted else None
+    return concluded(schedule, own.pending.scheduled_at, has_failed=has_failed, request=outcome.request, now=now)
+
+
+def concerns_schedule(outcome: Outcome) -> bool:
+    """Tell whether ``outcome`` of an occurrence that is a timer of its own may change where its schedule stands."""
+    own = outcome.timer.schedule
+    if own is None or outcome.timer.is_schedule:
+        return False
+    is_counted = own.policy.pause_after is not None and own.number > 0
+    return outcome.request is not None or (is_counted and outcome.next_attempt_at is None and outcome.is_of_attempt)
 
 
 def occurrence_timer(outcome: Outcome) -> Timer:

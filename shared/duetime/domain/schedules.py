@@ -49,6 +49,8 @@ class ScheduleEnd(StrEnum):
     MAX_FIRINGS = "maxFirings"
     NO_OCCURRENCE = "noOccurrence"
     """None is left: ``endAt`` has passed, say."""
+    RECEIVER = "receiver"
+    """Its receiver asked for it in a response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,33 @@ class SchedulePolicy:
     catch_up_ms: int = DEFAULT_CATCH_UP_MS
     overlap: Overlap = Overlap.ALLOW
     max_firings: int | None = None
+    pause_after: int | None = None
+    """Failures in a row, each of an occurrence whose attempts are exhausted or refused, after which it is paused."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRequest:
+    """What a response asks of its schedule: to end, or else to pause."""
+
+    is_end: bool
+    reason: str = ""
+    """Of the pause, in the receiver's words."""
+
+    @property
+    def message(self) -> str:
+        if self.is_end:
+            return "the receiver ended the schedule"
+        return (
+            f"the receiver paused the schedule: {self.reason}" if self.reason else "the receiver paused the schedule"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FailuresInARow:
+    """``last`` is the scheduled time of the last one: none is counted twice in a row."""
+
+    count: int
+    last: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +118,8 @@ class Schedule:
     spans of missed ones from 1, and is that of ``pending``. ``open_at`` is the scheduled time of the last occurrence
     that goes on as a timer of its own (``detached``). With ``is_buffered`` ``pending`` waits for the end of that one.
     ``kept_to``: what is scheduled up to then is late, and fires: so it was decided, once for all of it.
-    While there is a ``pause`` nothing fires, and what comes due is missed.
+    While there is a ``pause`` nothing fires, and what comes due is missed. ``failures`` are counted as far as the
+    policy's ``pause_after`` needs it.
     """
 
     policy: SchedulePolicy
@@ -102,6 +132,12 @@ class Schedule:
     kept_to: datetime | None = None
     end: ScheduleEnd | None = None
     pause: Pause | None = None
+    failures: FailuresInARow | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, and no other times make it begin again."""
+        return self.end in (ScheduleEnd.MAX_FIRINGS, ScheduleEnd.RECEIVER)
 
     @property
     def due_at(self) -> datetime | None:
@@ -153,9 +189,9 @@ def new_schedule(policy: SchedulePolicy, occurrences: Occurrences, *, after: dat
 def retimed(schedule: Schedule, occurrences: Occurrences, *, after: datetime | None = None) -> Schedule:
     """Return the schedule with other occurrences: those of a change, ``after`` it, or of a new tzdata.
 
-    One that ended for want of occurrences may begin again. One that was fired as often as it may does not.
+    One that ended for want of occurrences may begin again, and no other.
     """
-    if schedule.end is ScheduleEnd.MAX_FIRINGS:
+    if schedule.is_over:
         return schedule
     passed_at = schedule.passed_at if after is None else max(schedule.passed_at, after)
     pending = occurrences.after(passed_at)
@@ -223,6 +259,48 @@ def skipped(schedule: Schedule, occurrences: Occurrences) -> Schedule:
     """Return the schedule with the occurrence after the pending one."""
     assert schedule.pending is not None
     return _moved(schedule, schedule.pending.scheduled_at, occurrences.after(schedule.pending.scheduled_at))
+
+
+def paused(schedule: Schedule, pause: Pause) -> Schedule:
+    """Return the schedule with a pause. One that has ended, or is paused, stays as it is."""
+    if schedule.pending is None or schedule.pause is not None:
+        return schedule
+    return replace(schedule, pause=pause, kept_to=None)
+
+
+def resumed(schedule: Schedule) -> Schedule:
+    """Return the schedule without a pause; its failures are counted anew."""
+    return schedule if schedule.pause is None else replace(schedule, pause=None, failures=None)
+
+
+def concluded(
+    schedule: Schedule,
+    scheduled_at: datetime,
+    *,
+    has_failed: bool | None,
+    request: ScheduleRequest | None,
+    now: datetime,
+) -> Schedule:
+    """Return the schedule after what its receiver made of the occurrence that was scheduled at ``scheduled_at``.
+
+    ``has_failed`` None: it goes on, or nothing was sent. The same again changes nothing.
+    """
+    if request is not None and request.is_end and schedule.pending is not None:
+        return replace(schedule, pending=None, pause=None, is_buffered=False, kept_to=None, end=ScheduleEnd.RECEIVER)
+    if request is not None and not request.is_end:
+        schedule = paused(schedule, Pause(now, request.message))
+    most, failures = schedule.policy.pause_after, schedule.failures
+    if most is None or has_failed is None:
+        return schedule
+    if not has_failed:
+        return replace(schedule, failures=None)
+    if failures is None or failures.last != scheduled_at:
+        failures = FailuresInARow(1 if failures is None else failures.count + 1, scheduled_at)
+    schedule = replace(schedule, failures=failures)
+    if failures.count < most:
+        return schedule
+    times = "the last occurrence has" if failures.count == 1 else f"the last {failures.count} occurrences have"
+    return paused(schedule, Pause(now, f"{times} failed (pauseAfter)"))
 
 
 def closed(schedule: Schedule, scheduled_at: datetime) -> Schedule:

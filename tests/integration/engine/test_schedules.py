@@ -34,6 +34,7 @@ from tests.support.scripted_sender import Script, ScriptedSender
 
 NAMESPACE = make_namespace("default")
 RETRIED = '{"maxAttempts": 5, "initialInterval": "4s", "maxInterval": "4s", "jitter": "none"}'
+TWICE = '{"maxAttempts": 2, "initialInterval": "4s", "maxInterval": "4s", "jitter": "none"}'
 State = OccurrenceState
 
 
@@ -217,6 +218,103 @@ def test_the_receiver_does_not_choose_the_next_time(store: Store, clock: Virtual
     run(clock, make_poller(store, sender, clock), 35)
 
     assert sent(sender) == [10, 20, 30]
+
+
+# Where the answer finds the occurrence: on the schedule's own row, or as a timer of its own, retried or parked.
+WHERE = {"at once": (1, 0.0), "retried": (2, 0.0), "parked": (1, 3.0)}
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ('{"pause": true}', "the receiver paused the schedule"),
+        ('{"pause": "full\\u0000"}', "the receiver paused the schedule: full"),
+    ],
+)
+def test_its_receiver_may_pause_it(store: Store, clock: VirtualClock, where: str, answer: str, reason: str) -> None:
+    attempt, delay = WHERE[where]
+    put(store, [make_schedule()], START)
+    asked = Script(body=answer.encode(), delay_seconds=delay)
+    sender = answering(
+        lambda seconds, number: (asked if number == attempt else Script(status=503)) if seconds == 20 else None
+    )
+
+    run(clock, make_poller(store, sender, clock), 45)
+
+    assert [each for each in sent(sender) if each != 20] == [10]
+    schedule = state_of(store, clock)
+    assert schedule.pause is not None
+    assert schedule.pause.reason == reason
+    assert (schedule.end, schedule.number) == (None, 3)
+    assert lines(store, clock) == [(10, State.FIRED), (20, State.FIRED)]
+    assert reason in (history(store, clock)[1].attempt_log or "")
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_its_receiver_may_end_it(store: Store, clock: VirtualClock, where: str) -> None:
+    attempt, delay = WHERE[where]
+    put(store, [make_schedule()], START)
+    asked = Script(body=b'{"end": true, "pause": true}', delay_seconds=delay)
+    sender = answering(
+        lambda seconds, number: (asked if number == attempt else Script(status=503)) if seconds == 20 else None
+    )
+
+    run(clock, make_poller(store, sender, clock), 45)
+
+    assert [each for each in sent(sender) if each != 20] == [10]
+    schedule = state_of(store, clock)
+    assert (schedule.end, schedule.pending, schedule.pause) == (ScheduleEnd.RECEIVER, None, None)
+    assert stored(store, schedule_timer_id("s1"), clock).next_attempt_at is None
+    assert lines(store, clock) == [(10, State.FIRED), (20, State.FIRED)]
+
+
+def test_a_pause_holds_though_the_occurrence_is_not_done(store: Store, clock: VirtualClock) -> None:
+    put(store, [make_schedule()], START)
+    sender = answering(lambda _, attempt: Script(body=b'{"ok": false, "pause": true}') if attempt == 1 else None)
+
+    run(clock, make_poller(store, sender, clock), 45)
+
+    assert sent(sender) == [10, 10]
+    assert state_of(store, clock).pause is not None
+    assert lines(store, clock) == [(10, State.FIRED)]
+
+
+@pytest.mark.parametrize("body", ['{"pause": 1}', '{"end": "yes"}', '{"pause": false, "end": null}', '["pause"]'])
+def test_what_its_receiver_cannot_ask_is_not_done(store: Store, clock: VirtualClock, body: str) -> None:
+    put(store, [make_schedule()], START)
+    sender = answering(lambda *_: Script(body=body.encode()))
+
+    run(clock, make_poller(store, sender, clock), 25)
+
+    assert lines(store, clock) == [(10, State.FIRED), (20, State.FIRED)]
+
+
+@pytest.mark.parametrize("status", [400, 503])
+def test_it_is_paused_after_failures_in_a_row(store: Store, clock: VirtualClock, status: int) -> None:
+    """With 503 each fails as a timer of its own, after its attempts; one in between is delivered."""
+    put(store, [make_schedule(policy=SchedulePolicy(pause_after=2), retry_policy_json=TWICE)], START)
+    sender = answering(lambda seconds, _: Script(status=200 if seconds == 20 else status))
+
+    run(clock, make_poller(store, sender, clock), 75)
+
+    assert sorted(set(sent(sender))) == [10, 20, 30, 40]
+    schedule = state_of(store, clock)
+    assert schedule.pause is not None
+    assert schedule.pause.reason == "the last 2 occurrences have failed (pauseAfter)"
+    assert [state for _, state in lines(store, clock)] == [State.FAILED, State.FIRED, State.FAILED, State.FAILED]
+
+
+def test_the_failure_of_an_earlier_one_does_not_repeat_the_one_in_flight(store: Store, clock: VirtualClock) -> None:
+    """The first one fails for good at 21 s, while the second is sent from 20 s to 21.9 s."""
+    policy = TWICE.replace("4s", "10s")
+    put(store, [make_schedule(policy=SchedulePolicy(pause_after=5), retry_policy_json=policy)], START)
+    scripts = {10: Script(status=503, delay_seconds=0.5), 20: Script(delay_seconds=1.9)}
+    sender = answering(lambda seconds, _: scripts.get(int(seconds)))
+
+    run(clock, make_poller(store, sender, clock), 45)
+
+    assert Counter(sent(sender)) == {10: 2, 20: 1, 30: 1, 40: 1}
 
 
 def test_what_cannot_be_read_harms_itself_alone(store: Store, clock: VirtualClock) -> None:

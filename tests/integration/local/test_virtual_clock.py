@@ -58,6 +58,29 @@ def test_a_week_is_rehearsed_in_order_with_its_retries_and_reschedules(tmp_path:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_receiver_pauses_its_schedule_and_ends_another_one(tmp_path: Path) -> None:
+    def answer(arrival: Arrival) -> tuple[int, bytes]:
+        if arrival.body["occurrence"] < 2:
+            return 200, b""
+        return 200, b'{"pause": "full"}' if arrival.body["scheduleId"] == "a" else b'{"end": true}'
+
+    with CallbackReceiver(answer) as receiver, virtual(tmp_path) as server:
+        for name in ("a", "b"):
+            body = {"id": name, "every": "1h", "callbackUrl": receiver.url, "pauseAfter": 3}
+            assert server.client.post("/v1/namespaces/default/schedules", json=body).status_code == 201
+
+        assert advance(server, by="PT5H")["attempts"] == 4
+
+        paused, ended = server.ok("GET", "/schedules/a"), server.ok("GET", "/schedules/b")
+        assert (paused["state"], paused["pauseReason"]) == ("Paused", "the receiver paused the schedule: full")
+        assert paused["pauseAfter"] == 3
+        assert (ended["state"], ended["endReason"], ended["nextDueAt"]) == ("Ended", "receiver", None)
+        lines = server.ok("GET", "/schedules/b/occurrences")["past"]
+        assert [line["message"] for line in lines] == ["the receiver ended the schedule", None]
+        response = server.client.patch("/v1/namespaces/default/schedules/b", json={"every": "2h"})
+        assert (response.status_code, response.json()["code"]) == (409, "schedule_ended")
+
+
 def test_time_stands_still_while_a_receiver_takes_its_time(tmp_path: Path) -> None:
     go_on = threading.Event()
 

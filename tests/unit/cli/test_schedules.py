@@ -52,14 +52,15 @@ def test_a_schedule_lives_by_commands(store: object, cli: Cli) -> None:
     cli("namespaces", "create", "default")
     out, _ = cli(
         *("schedules", "create", "default", HOOK, "--id", "s1", "--cron", "30 9 * * *", "--tz", "Europe/Berlin"),
-        *("--misfire", "latest", "--catch-up", "2h", "--overlap", "skip", "--max-firings", "7", "--jitter", "30s"),
-        *("--payload", '{"n": 1.10}', "--tag", "a"),
+        *("--misfire", "latest", "--catch-up", "2h", "--overlap", "skip", "--max-firings", "7", "--pause-after", "3"),
+        *("--jitter", "30s", "--payload", '{"n": 1.10}', "--tag", "a"),
     )
     assert out == "s1\n"
 
     made = json.loads(cli("schedules", "show", "default", "s1", "--json")[0])
     assert (made["cron"], made["timeZone"], made["jitter"]) == (["30 9 * * *"], "Europe/Berlin", "30s")
-    assert (made["misfire"], made["catchUp"], made["overlap"], made["maxFirings"]) == ("latest", "2h", "skip", 7)
+    assert (made["misfire"], made["catchUp"], made["overlap"]) == ("latest", "2h", "skip")
+    assert (made["maxFirings"], made["pauseAfter"]) == (7, 3)
     assert (made["payload"], made["tags"]) == ({"n": 1.1}, ["a"])
     listed, _ = cli("schedules", "list", "default")
     assert listed.splitlines()[1].startswith("s1  Active")

@@ -71,6 +71,7 @@ SCHEDULE: dict[str, Any] = {
     "catch_up": HOUR,
     "overlap": "skip",
     "max_firings": 7,
+    "pause_after": 3,
     "paused": False,
 }
 REDRIVE: dict[str, Any] = {

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duetime.domain.namespaces import Pause
 from duetime.domain.schedules import (
     GRACE,
     MAX_CAUGHT_UP,
@@ -23,10 +24,14 @@ from duetime.domain.schedules import (
     ScheduleEnd,
     ScheduleMisfire,
     SchedulePolicy,
+    ScheduleRequest,
     closed,
+    concluded,
     detached,
     fired,
     new_schedule,
+    paused,
+    resumed,
     retimed,
     skipped,
     turn,
@@ -202,6 +207,39 @@ def test_the_end_of_an_older_one_frees_nothing() -> None:
 
     assert closed(schedule, START) == schedule
     assert closed(schedule, START + MINUTE).open_at is None
+
+
+def test_failures_in_a_row_pause_it_and_none_is_counted_twice() -> None:
+    hourly = every(HOUR, 9)
+    schedule = begun(hourly, policy(pause_after=2))
+
+    def after_one(given: Schedule, hour: int, *, has_failed: bool | None) -> Schedule:
+        at = START + hour * HOUR
+        return concluded(given, at, has_failed=has_failed, request=None, now=at)
+
+    once = after_one(schedule, 1, has_failed=True)
+    assert once.pause is None
+    assert after_one(once, 1, has_failed=True) == once
+    assert after_one(once, 2, has_failed=None) == once
+    assert after_one(once, 2, has_failed=False) == schedule
+    twice = after_one(once, 3, has_failed=True)
+    assert twice.pause == Pause(START + 3 * HOUR, "the last 2 occurrences have failed (pauseAfter)")
+    assert resumed(twice) == schedule
+    assert after_one(begun(hourly, policy()), 1, has_failed=True) == begun(hourly, policy())
+
+
+def test_a_pause_of_its_receiver_changes_neither_an_earlier_one_nor_an_end() -> None:
+    hourly = every(HOUR, 9)
+    earlier = paused(begun(hourly, policy()), Pause(START, "mine"))
+    over = fired(begun(hourly, policy(max_firings=1)), hourly)
+
+    for schedule in (earlier, over):
+        request = ScheduleRequest(is_end=False)
+        assert concluded(schedule, START, has_failed=False, request=request, now=START + HOUR) == schedule
+    ended = concluded(earlier, START, has_failed=None, request=ScheduleRequest(is_end=True), now=START)
+    assert (ended.pending, ended.pause, ended.end) == (None, None, ScheduleEnd.RECEIVER)
+    assert retimed(ended, hourly) == ended
+    assert concluded(over, START, has_failed=None, request=ScheduleRequest(is_end=True), now=START) == over
 
 
 def test_other_occurrences_begin_after_what_is_passed_or_after_the_change() -> None:

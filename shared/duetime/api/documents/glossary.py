@@ -118,6 +118,7 @@ GLOSSARY: Final[dict[str, tuple[str, Any]]] = {
     "owner": ("who polls the shard; null when nobody does", None),
     "ownerId": ("names the poller; null when there is none", "worker-1:4711:05764a17825f"),
     "past": ("past occurrences", None),
+    "pauseAfter": ("failures in a row", 5),
     "pausedAt": ("when it was paused; null when it is not", _EARLY),
     "pauseReason": ("why it was paused", "the receiver is being moved"),
     "payload": ("any JSON", {"orderId": 4711}),

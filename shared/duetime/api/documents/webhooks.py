@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 from msgspec import Meta, Raw
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from duetime.api.documents.schemas import REFERENCE, References
 from duetime.api.http.request import JSON
@@ -51,8 +51,18 @@ class CallbackResponse(RequestModel):
     next_execute_at: GivenInstant | None = None
 
 
+class ScheduleCallbackResponse(RequestModel):
+    """What the receiver of a schedule may answer with a 2xx. An empty body is a success too."""
+
+    model_config = ConfigDict(extra="allow")
+
+    ok: bool | None = None
+    pause: Annotated[bool | str | None, Field(description="pauses the schedule: true, or the reason")] = None
+    end: Annotated[bool | None, Field(description="ends the schedule")] = None
+
+
 WEBHOOK_BODIES: Final = (TimerCallback, ScheduleCallback)
-WEBHOOK_RESPONSES: Final = (CallbackResponse,)
+WEBHOOK_RESPONSES: Final = (CallbackResponse, ScheduleCallbackResponse)
 
 _EVENT: Final = {"$ref": REFERENCE.format(name="EventResponse")}
 """The pages of events have it, so the document does."""
@@ -84,7 +94,9 @@ def webhooks(references: References) -> Json:
     done: Json = {"description": "It is done."}
     again: Json = {"description": "It is sent again, as the retry policy says; so are 408, 425, 429 and no response."}
     final: Json = {"description": "It is not sent again: any other 4xx."}
-    fired = done | {"content": {JSON: {"schema": references["CallbackResponse"]}}}
+    fired, occurred = (
+        done | {"content": {JSON: {"schema": references[each.__name__]}}} for each in WEBHOOK_RESPONSES
+    )
     return {
         "timerDue": {
             "post": {
@@ -105,7 +117,7 @@ def webhooks(references: References) -> Json:
                 "tags": ["schedules"],
                 "parameters": parameters,
                 "requestBody": {"required": True, "content": {JSON: {"schema": references["ScheduleCallback"]}}},
-                "responses": {"200": fired, "400": final, "503": again},
+                "responses": {"200": occurred, "400": final, "503": again},
             }
         },
         "serviceCallEvent": {

@@ -175,6 +175,9 @@ class ScheduleFields(TimingFields, CallbackFields):
     max_firings: Annotated[int, Field(ge=1, le=2**53)] | None = Field(
         default=None, description="it ends after so many"
     )
+    pause_after: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        default=None, description="it is paused after so many failures in a row"
+    )
 
     def policy(self) -> SchedulePolicy:
         names = SchedulePolicy.__dataclass_fields__

@@ -20,6 +20,7 @@ from duetime.api.http.responses import (
     retry_policy_response,
 )
 from duetime.api.timers.responses import HEADERS_SCHEMA
+from duetime.domain.attempts import read_attempts
 from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState
 from duetime.domain.retry import RetryPolicy, policy_in_force
 from duetime.domain.schedules import Occurrence, Overlap, ScheduleEnd, ScheduleMisfire, SchedulePolicy
@@ -143,6 +144,7 @@ class ScheduleResponse(ResponseModel):
     catch_up: str
     overlap: Overlap
     max_firings: int | None
+    pause_after: int | None
     callback_url: str
     timeout_seconds: int
     expire_after: Annotated[str | None, Meta(description="a duration in whole units", examples=["1h30m"])]
@@ -199,6 +201,7 @@ def schedule_response(timer: Timer, namespace_policy: RetryPolicy) -> ScheduleRe
         catch_up=format_duration(policy.catch_up_ms),
         overlap=policy.overlap,
         max_firings=policy.max_firings,
+        pause_after=policy.pause_after,
         callback_url=content.callback_url,
         timeout_seconds=content.callback_timeout_seconds,
         expire_after=None if content.expire_after_ms is None else format_duration(content.expire_after_ms),
@@ -240,15 +243,17 @@ class PastOccurrenceResponse(ResponseModel):
         Instant | None, Meta(description="of a span of missed ones, the last", examples=["2026-12-20T15:35:00.000Z"])
     ]
     count: Annotated[
-        int, Meta(ge=1, description="of missed ones in this span; at most 1000, which stands for as many or more")
+        int, Meta(ge=1, description="of missed ones in this span; at most 100, which stands for as many or more")
     ]
     started_at: Annotated[Instant | None, Meta(description="of its last attempt; null when nothing was sent")]
     recorded_at: Instant
     attempts: Annotated[int, Meta(ge=0)]
     failure: FailureResponse | None
+    message: Annotated[str | None, Meta(description="of its last attempt: what was wrong, or the receiver asked for")]
 
 
 def past_occurrence_response(line: OccurrenceRecord) -> PastOccurrenceResponse:
+    attempts = read_attempts(line.attempt_log)
     return PastOccurrenceResponse(
         number=line.number,
         state=line.state,
@@ -259,6 +264,7 @@ def past_occurrence_response(line: OccurrenceRecord) -> PastOccurrenceResponse:
         recorded_at=format_instant(line.recorded_at),
         attempts=line.attempts,
         failure=failure_response(line.failure),
+        message=(attempts[-1].message or None) if attempts else None,
     )
 
 

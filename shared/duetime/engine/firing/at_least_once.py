@@ -44,7 +44,10 @@ class AtLeastOnceDelivery(Delivery):
         if attempt.state is AttemptState.PARKING:
             attempt.result = result  # taken when that is known: the outcome is for the parked revision
         elif attempt.state is not AttemptState.SUPERSEDED:
-            self._recorder.record(attempt, self._outcome_of(attempt, result, now))
+            self._record(attempt, self._outcome_of(attempt, result, now))
+
+    def _record(self, attempt: Attempt, outcome: Outcome) -> None:
+        self._recorder.record(attempt, outcome)
 
     def _outcome_of(self, attempt: Attempt, result: CallbackResult, now: datetime) -> Outcome:
         try:
@@ -56,7 +59,8 @@ class AtLeastOnceDelivery(Delivery):
                 extra={"action": "timer.response_unread", **timer_facts(attempt.timer)},
             )
             return self._decide(attempt, _UNREAD, replace(result, body=b"", head=()), now)
-        if classification.disposition is Disposition.FIRED and classification.message:
+        is_unfollowed = classification.message and classification.request is None
+        if classification.disposition is Disposition.FIRED and is_unfollowed:
             # The receiver was satisfied, but asked for something that cannot be done.
             log.warning(
                 classification.message, extra={"action": "timer.response_unfollowed", **timer_facts(attempt.timer)}
@@ -70,7 +74,7 @@ class AtLeastOnceDelivery(Delivery):
         self, attempt: Attempt, classification: Classification, result: CallbackResult, now: datetime
     ) -> Outcome:
         is_rescheduled = classification.disposition is Disposition.RESCHEDULE
-        return outcome_of(
+        outcome = outcome_of(
             attempt.timer,
             classification,
             result=result,
@@ -81,3 +85,4 @@ class AtLeastOnceDelivery(Delivery):
             random=self._context.random(),
             new_firing_id=self._context.new_id() if is_rescheduled else "",
         )
+        return outcome if classification.request is None else replace(outcome, request=classification.request)

@@ -19,19 +19,23 @@ from duetime.domain.outcomes import Outcome
 from duetime.domain.schedule_timers import (
     after_attempt,
     after_last_attempt,
+    after_response,
+    concerns_schedule,
     line_of_missed,
     line_of_skipped,
     moved,
+    standing_at,
 )
 from duetime.domain.schedules import Action, Occurrences, Overlap, Schedule, Turn, closed, is_late, skipped, turn
 from duetime.domain.timers import Timer, TimerState
+from duetime.engine.batching import Batcher
 from duetime.engine.context import EngineContext
 from duetime.engine.delivery import Attempt, Launcher
 from duetime.engine.firing.decided import DecidedDelivery
 from duetime.engine.in_flight import Deferrals, InFlight
 from duetime.engine.keys import queue_key
 from duetime.engine.namespace_cache import NamespaceCache
-from duetime.engine.response.classify import Classification, Disposition
+from duetime.engine.response.classify import Classification, classify_occurrence
 from duetime.engine.response.decide import unreadable
 from duetime.engine.response.record import Recorder
 from duetime.engine.shards.reading import Span
@@ -63,6 +67,7 @@ class RecurringDelivery(DecidedDelivery[Timer | None]):
         launcher: Launcher,
     ) -> None:
         self._schedules = schedules
+        offload = context.threads.make(1, "duetime-schedules")
         super().__init__(
             context,
             recorder,
@@ -70,8 +75,31 @@ class RecurringDelivery(DecidedDelivery[Timer | None]):
             in_flight=in_flight,
             deferrals=deferrals,
             launcher=launcher,
-            offload=context.threads.make(1, "duetime-schedules"),
+            offload=offload,
         )
+        self._concerning: Batcher[tuple[Attempt, Outcome], None] = Batcher(
+            self._change_all,
+            context,
+            offload,
+            action="delivery.retried",
+            on_written=lambda batch, results: self._record_all(batch),  # noqa: ARG005
+            on_refused=self._record_refused,
+            on_given_up=self._settle_all,
+            gathering=self._at_once,
+        )
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    def retry(self) -> None:
+        super().retry()
+        self._concerning.retry()
+
+    def _batchers(self) -> tuple[Batcher, ...]:  # type: ignore[type-arg]  # of whatever
+        return (*super()._batchers(), self._concerning)
+
+    @property
+    def unstored(self) -> int:
+        return self._concerning.backlog
 
     # -- before it is sent -----------------------------------------------------------------------------------
 
@@ -129,11 +157,46 @@ class RecurringDelivery(DecidedDelivery[Timer | None]):
     # -- after it was sent -----------------------------------------------------------------------------------
 
     def _classify(self, result: CallbackResult, now: datetime) -> Classification:
-        found = super()._classify(result, now)
-        if found.disposition is not Disposition.RESCHEDULE:
-            return found
-        message = "nextExecuteAt in the response is not followed: the schedule says when it fires next"
-        return Classification(Disposition.FIRED, message=message)
+        return classify_occurrence(result, now=now)
+
+    def _record(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Of an occurrence that is a timer of its own, change the schedule first: a crash in between repeats both."""
+        if concerns_schedule(outcome):
+            self._concerning.add((attempt, outcome))
+        else:
+            super()._record(attempt, outcome)
+
+    def _change_all(self, batch: Sequence[tuple[Attempt, Outcome]]) -> list[None]:
+        """In a thread."""
+        for _, outcome in batch:
+            self._change(outcome)
+        return [None] * len(batch)
+
+    def _change(self, outcome: Outcome) -> None:
+        now, own = self._context.clock.now(), outcome.timer
+
+        def change(timer: Timer) -> Timer:
+            if timer.schedule is None or timer.created_at > own.created_at:  # another one with the id
+                return timer
+            schedule = after_response(timer.schedule, outcome, now=now)
+            return timer if schedule == timer.schedule else standing_at(timer, schedule, now=now)
+
+        self._schedules.change_of(own, change, now=now)
+
+    def _record_all(self, batch: Sequence[tuple[Attempt, Outcome]]) -> None:
+        for attempt, outcome in batch:
+            self._recorder.record(attempt, outcome)
+
+    def _record_refused(self, concerning: tuple[Attempt, Outcome], error: Exception) -> None:
+        """The occurrence has ended all the same."""
+        attempt, outcome = concerning
+        self._log_refused(outcome.timer, error)
+        self._recorder.record(attempt, outcome)
+
+    def _settle_all(self, batch: Sequence[tuple[Attempt, Outcome]]) -> None:
+        """Their attempts will be made again by the next owner."""
+        for attempt, _ in batch:
+            self._in_flight.settle(attempt)
 
     def to_record(self, attempt: Attempt, outcome: Outcome) -> Outcome:
         timer = outcome.timer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
@@ -12,11 +12,13 @@ from typing import Any
 
 from duetime.delivery.port import CallbackResult, TransportError
 from duetime.domain.retry import MAX_RETRY_AFTER_SECONDS, MIN_RETRY_AFTER_SECONDS
+from duetime.domain.schedules import ScheduleRequest
 from duetime.domain.timers import FailureReason
 from duetime.domain.times import parse_instant
 
 RETRIED_4XX = frozenset({408, 425, 429})
 _MAX_SECONDS_DIGITS = 18
+_MAX_REASON = 200
 _HTTP_DATE = re.compile(
     r"[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT"
     r"|[A-Z][a-z]{5,8}, \d{2}-[A-Z][a-z]{2}-\d{2} \d{2}:\d{2}:\d{2} GMT"
@@ -43,13 +45,17 @@ class Disposition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """``reason`` is set with RETRY and FAILED. ``message`` tells why then; with FIRED it is a warning or empty."""
+    """``reason`` is set with RETRY and FAILED. ``message`` tells why then; with FIRED it is a warning or empty.
+
+    ``request`` is what is asked of the schedule, and told in ``message``.
+    """
 
     disposition: Disposition
     next_execute_at: datetime | None = None
     retry_after_seconds: float | None = None
     reason: FailureReason | None = None
     message: str = ""
+    request: ScheduleRequest | None = None
 
 
 _FIRED = Classification(Disposition.FIRED)
@@ -66,6 +72,43 @@ def classify(result: CallbackResult, *, now: datetime) -> Classification:
     if 400 <= status < 500 and status not in RETRIED_4XX:
         return Classification(Disposition.FAILED, reason=FailureReason.HTTP_STATUS, message=message)
     return _retry(result, FailureReason.HTTP_STATUS, message, now)
+
+
+def classify_occurrence(result: CallbackResult, *, now: datetime) -> Classification:
+    """``classify`` for a schedule, which says itself when it fires next, and may be told to pause or to end."""
+    found = classify(result, now=now)
+    if result.status is None or not 200 <= result.status < 300 or not result.body or result.body_truncated:
+        return found
+    document = _json_object(result.body)
+    if found.disposition is Disposition.RESCHEDULE:
+        ignored = "nextExecuteAt in the response is not followed: the schedule says when it fires next"
+        is_ok = document.get("ok") is not False
+        found = Classification(Disposition.FIRED, message=ignored) if is_ok else _not_ok(result, ignored, now)
+    try:
+        request = _read_request(document)
+    except ValueError as error:
+        return replace(found, message=_joined(found.message, str(error)))
+    if request is None:
+        return found
+    return replace(found, message=_joined(request.message, found.message), request=request)
+
+
+def _read_request(document: dict[str, Any]) -> ScheduleRequest | None:
+    pause, end = document.get("pause"), document.get("end")
+    if end is not None and not isinstance(end, bool):
+        raise ValueError("end in the response must be true")
+    if pause is not None and not isinstance(pause, (bool, str)):
+        raise ValueError("pause in the response must be true or a reason")
+    if end:
+        return ScheduleRequest(is_end=True)
+    if not pause:
+        return None
+    words = "" if pause is True else "".join(each for each in pause if each.isprintable())
+    return ScheduleRequest(is_end=False, reason=words[:_MAX_REASON])
+
+
+def _joined(*messages: str) -> str:
+    return "; ".join(each for each in messages if each)
 
 
 def _read_error(result: CallbackResult) -> Classification:
@@ -98,8 +141,11 @@ def _read_success(result: CallbackResult, now: datetime) -> Classification:
             warning = f"nextExecuteAt in the response {error}"
     if is_ok:
         return Classification(Disposition.FIRED, message=warning) if warning else _FIRED
-    message = 'the receiver answered "ok": false'
-    return _retry(result, FailureReason.NOT_OK, f"{message}; {warning}" if warning else message, now)
+    return _not_ok(result, warning, now)
+
+
+def _not_ok(result: CallbackResult, warning: str, now: datetime) -> Classification:
+    return _retry(result, FailureReason.NOT_OK, _joined('the receiver answered "ok": false', warning), now)
 
 
 def _read_time(value: object) -> datetime:

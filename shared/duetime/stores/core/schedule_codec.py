@@ -8,6 +8,7 @@ from duetime.domain.namespaces import Pause
 from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState
 from duetime.domain.schedules import (
     DEFAULT_CATCH_UP_MS,
+    FailuresInARow,
     Occurrence,
     Overlap,
     Schedule,
@@ -26,7 +27,7 @@ from duetime.stores.json_texts import as_json, read_json
 
 def encode_schedule(schedule: Schedule) -> str:
     """Return JSON without what is as it is by default: it is written once for each occurrence."""
-    policy, pending, pause = schedule.policy, schedule.pending, schedule.pause
+    policy, pending, pause, failures = schedule.policy, schedule.pending, schedule.pause, schedule.failures
     values = {
         "passedAt": to_milliseconds(schedule.passed_at),
         "number": schedule.number,
@@ -41,6 +42,8 @@ def encode_schedule(schedule: Schedule) -> str:
         "catchUpMs": None if policy.catch_up_ms == DEFAULT_CATCH_UP_MS else policy.catch_up_ms,
         "overlap": None if policy.overlap is Overlap.ALLOW else policy.overlap,
         "maxFirings": policy.max_firings,
+        "pauseAfter": policy.pause_after,
+        "failures": None if failures is None else [failures.count, _ms(failures.last)],
     }
     return as_json({name: value for name, value in values.items() if value is not None})
 
@@ -49,12 +52,13 @@ def decode_schedule(text: str) -> Schedule:
     """Return the schedule. Raises one of ``DECODING_ERRORS`` for anything that ``encode_schedule`` did not write."""
     values = read_json(text)
     pending, pause, end = (values.get(name) for name in ("pending", "pause", "end"))
-    open_at, kept_to = values.get("openAt"), values.get("keptTo")
+    open_at, kept_to, failures = (values.get(name) for name in ("openAt", "keptTo", "failures"))
     policy = SchedulePolicy(
         misfire=ScheduleMisfire(values.get("misfire", ScheduleMisfire.ALL)),
         catch_up_ms=values.get("catchUpMs", DEFAULT_CATCH_UP_MS),
         overlap=Overlap(values.get("overlap", Overlap.ALLOW)),
         max_firings=values.get("maxFirings"),
+        pause_after=values.get("pauseAfter"),
     )
     return Schedule(
         policy=policy,
@@ -67,6 +71,7 @@ def decode_schedule(text: str) -> Schedule:
         kept_to=None if kept_to is None else _at(kept_to),
         end=None if end is None else ScheduleEnd(end),
         pause=None if pause is None else Pause(_at(pause[0]), pause[1]),
+        failures=None if failures is None else FailuresInARow(int(failures[0]), _at(failures[1])),
     )
 
 

@@ -63,6 +63,14 @@ class Schedules:
         *,
         now: datetime,
     ) -> ChangeResult:
+        timer_id = schedule_timer_id(schedule_id)
+        return self._change((namespace.shard_of(timer_id), namespace.name, timer_id), change, now)
+
+    def change_of(self, occurrence: Timer, change: Callable[[Timer], Timer], *, now: datetime) -> ChangeResult:
+        timer_id = schedule_timer_id(occurrence.schedule_id or "")
+        return self._change((occurrence.shard_id, occurrence.namespace, timer_id), change, now)
+
+    def _change(self, key: Key, change: Callable[[Timer], Timer], now: datetime) -> ChangeResult:
         def judge(_: int, row: Row | None) -> Decision[ChangeResult]:
             stored = None if row is None else decode_or_salvage(row)
             if row is None or stored is None:
@@ -76,8 +84,6 @@ class Schedules:
             is_same = Condition("timer_revision", stored.revision)
             return Decision(result, writes.difference(TIMER, row, encode_changed(timer), is_same))
 
-        timer_id = schedule_timer_id(schedule_id)
-        key = (namespace.shard_of(timer_id), namespace.name, timer_id)
         (result,) = decide(self._backend, TIMER, [key], judge, now=now)
         return result
 

@@ -45,6 +45,10 @@ class ScheduleStore(Protocol):
         """
         ...
 
+    def change_of(self, occurrence: Timer, change: Callable[[Timer], Timer], *, now: datetime) -> ChangeResult:
+        """As ``change``, of the schedule that ``occurrence``, a timer, is of."""
+        ...
+
     def list(self, namespace: Namespace, *, cursor: str | None, limit: int, now: datetime) -> Page[Timer]:
         """Schedules in the order of shard, then id. One that is not changed meanwhile appears exactly once.
 

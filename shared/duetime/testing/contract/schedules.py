@@ -14,6 +14,7 @@ from duetime.domain.occurrences import KEPT_OCCURRENCES, OccurrenceRecord, Occur
 from duetime.domain.outcomes import Outcome, RecordStatus, recorded
 from duetime.domain.schedule_timers import after_attempt, after_last_attempt, moved, new_schedule_timer
 from duetime.domain.schedules import (
+    FailuresInARow,
     Occurrence,
     Overlap,
     Schedule,
@@ -89,7 +90,9 @@ def states(store: Store, schedule: Timer) -> list[tuple[int, OccurrenceState]]:
 
 def fully_set(schedule: Timer) -> Timer:
     """With a value other than the default in each field."""
-    policy = SchedulePolicy(misfire=ScheduleMisfire.SKIP, catch_up_ms=1, overlap=Overlap.BUFFER_ONE, max_firings=7)
+    policy = SchedulePolicy(
+        misfire=ScheduleMisfire.SKIP, catch_up_ms=1, overlap=Overlap.BUFFER_ONE, max_firings=7, pause_after=3
+    )
     state = Schedule(
         policy=policy,
         passed_at=NOW - seconds(0.001),
@@ -100,6 +103,7 @@ def fully_set(schedule: Timer) -> Timer:
         is_buffered=True,
         kept_to=NOW + MINUTE,
         pause=Pause(NOW, 'für "s1"'),
+        failures=FailuresInARow(2, NOW),
     )
     return replace(schedule, schedule=state)
 
