@@ -51,7 +51,8 @@ class NewSchedule(NamedTuple):
     timing: TimingSpec
     policy: SchedulePolicy
     content: TimerContent
-    pause: Pause | None = None
+    is_paused: bool | None = None
+    """None: as it is, or not."""
 
 
 class ScheduleChange(NamedTuple):
@@ -84,17 +85,27 @@ class Schedules:
     def put(
         self, namespace: Namespace, asked: NewSchedule, *, now: datetime, wanted: Revisions | None = None
     ) -> Stored:
-        """Create a schedule, or put it in the place of another one, which begins anew. The same changes nothing.
+        """Create a schedule, or make the stored one what is asked for. The same changes nothing.
 
+        Its history and its number stay. With other times, or when it had ended, it fires next at the first after now.
         Raises ``RevisionMismatch``, ``InvalidInput`` and ``StoreRefused``.
         """
-        timer = _first_revision(namespace, asked, now)
-
-        def put(revision: int | None) -> PutResult:
-            return self.store.timers.put([timer], mode=PutMode.REPLACE, now=now, if_revision=revision)[0]
-
-        result = self._under(wanted, put, namespace, asked.schedule_id, now)
-        return self._stored(result.timer, asked.schedule_id, is_new=result.status is PutStatus.CREATED)
+        schedule_id = asked.schedule_id
+        for _ in range(_TRIES):  # whoever creates or removes it in between makes another try necessary
+            result = self.store.schedules.change(
+                namespace, schedule_id, _judged(lambda timer: _replaced(timer, asked, now), wanted), now=now
+            )
+            if result.status not in (ChangeStatus.NOT_FOUND, ChangeStatus.UNREADABLE):
+                return self._stored(_or_raise(result, namespace, schedule_id), schedule_id, is_new=False)
+            revision = None if result.timer is None else result.timer.revision
+            if wanted is not None and (revision is None or not wanted.match_strongly(revision)):
+                raise _mismatch()
+            first = _first_revision(namespace, asked, now)
+            mode = PutMode.CREATE if revision is None else PutMode.REPLACE
+            (put,) = self.store.timers.put([first], mode=mode, now=now, if_revision=revision)
+            if put.status in (PutStatus.CREATED, PutStatus.REPLACED, PutStatus.REFUSED):
+                return self._stored(put.timer, schedule_id, is_new=put.status is PutStatus.CREATED)
+        raise _changed_all_the_time()
 
     def get(self, namespace: Namespace, schedule_id: str, *, now: datetime) -> Timer:
         """Return a schedule. Raises ``ScheduleNotFound``."""
@@ -226,12 +237,7 @@ class Schedules:
         now: datetime,
         wanted: Revisions | None,
     ) -> Timer:
-        def judged(timer: Timer) -> Timer:
-            if wanted is not None and not wanted.match_strongly(timer.revision):
-                raise _mismatch()
-            return change(timer)
-
-        result = self.store.schedules.change(namespace, schedule_id, judged, now=now)
+        result = self.store.schedules.change(namespace, schedule_id, _judged(change, wanted), now=now)
         timer = _or_raise(result, namespace, schedule_id)
         self.on_stored([timer])
         return timer
@@ -254,7 +260,7 @@ class Schedules:
             result = act(current.revision)
             if result.status not in (PutStatus.REVISION_MISMATCH, ChangeStatus.REVISION_MISMATCH):
                 return result
-        raise StoreUnavailable("the schedule is being changed all the time")
+        raise _changed_all_the_time()
 
     def _stored(self, timer: Timer | None, schedule_id: str, *, is_new: bool) -> Stored:
         if timer is None:
@@ -275,15 +281,47 @@ def _first_revision(namespace: Namespace, wanted: NewSchedule, now: datetime) ->
     if schedule.pending is None:
         raise _nothing_left()
     content = replace(wanted.content, timing_json=text)
-    digest = _digest(content, wanted.policy, is_paused=wanted.pause is not None)
     return new_schedule_timer(
         namespace,
         wanted.schedule_id,
         content,
-        replace(schedule, pause=wanted.pause),
-        digest=digest,
+        paused(schedule, Pause(now)) if wanted.is_paused else schedule,
+        digest=_digest(content, wanted.policy, is_paused=bool(wanted.is_paused)),
         now=now,
     )
+
+
+def _replaced(timer: Timer, asked: NewSchedule, now: datetime) -> Timer:
+    """Return the next revision of ``timer``, which is as ``asked``, or itself. Raises ``InvalidInput``."""
+    schedule = timer.schedule
+    assert schedule is not None
+    text = _checked_timing(asked.timing)
+    content = replace(asked.content, timing_json=text)
+    digest = _digest(content, asked.policy, is_paused=bool(asked.is_paused))
+    is_same_pause = asked.is_paused in (None, schedule.pause is not None)
+    if digest == timer.digest and (is_same_pause or schedule.pending is None):
+        return timer
+    changed = replace(schedule, policy=asked.policy)
+    if schedule.pending is None:
+        changed = replace(changed, end=None, firings=0, failures=None)
+    if schedule.pending is None or text != timer.content.timing_json:
+        changed = retimed(changed, stored_occurrences(text, asked.schedule_id), after=now)
+        if changed.pending is None:
+            raise _nothing_left()
+    if asked.is_paused is not None:
+        changed = paused(changed, Pause(now)) if asked.is_paused else resumed(changed)
+    return standing_at(replace(timer, content=content, digest=digest), changed, now=now)
+
+
+def _judged(change: Callable[[Timer], Timer], wanted: Revisions | None) -> Callable[[Timer], Timer]:
+    """Return ``change`` of revisions that are ``wanted``; others raise ``RevisionMismatch``."""
+
+    def judged(timer: Timer) -> Timer:
+        if wanted is not None and not wanted.match_strongly(timer.revision):
+            raise _mismatch()
+        return change(timer)
+
+    return judged
 
 
 def _digest(content: TimerContent, policy: SchedulePolicy, *, is_paused: bool) -> str:
@@ -312,6 +350,10 @@ def _or_raise(result: ChangeResult, namespace: Namespace, schedule_id: str) -> T
 
 def _nothing_left() -> InvalidInput:
     return InvalidInput("endAt", "must leave at least one occurrence from now on")
+
+
+def _changed_all_the_time() -> StoreUnavailable:
+    return StoreUnavailable("the schedule is being changed all the time")
 
 
 def _mismatch() -> RevisionMismatch:

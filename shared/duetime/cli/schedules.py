@@ -139,7 +139,7 @@ def create(*, remote: Remote, namespace: str, new_id: str | None, as_json: bool,
 def put(
     *, remote: Remote, namespace: str, schedule_id: str, if_revision: int | None, as_json: bool, **given: Any
 ) -> None:
-    """Create or replace the schedule ID, which then begins anew. The options are those of `create`."""
+    """Create or replace the schedule ID, whose history stays. The options are those of `create`."""
     response = remote.call("PUT", _path(namespace, schedule_id), body=_body(given), if_revision=if_revision)
     show_item(response.content, as_json=as_json)
 

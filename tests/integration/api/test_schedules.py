@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from duetime.domain.ids import schedule_timer_id
+from duetime.domain.schedule_timers import standing_at
+from duetime.domain.schedules import ScheduleEnd
 from duetime.domain.timers import Timer
 from duetime.testing.contract.builders import make_namespace
 from tests.support.api import World
@@ -152,6 +155,62 @@ def test_a_schedule_is_put(world: World) -> None:
     assert world.api.call("PUT", f"{PATH}/s1", body, headers={"if-match": "*"}).status == 200
     assert world.api.call("PUT", f"{PATH}/none", body, headers={"if-match": "*"}).status == 412
     assert world.api.call("PUT", f"{PATH}/s1", body | {"id": "s2"}).faults == {"id": "is not the one in the path"}
+
+
+def put(world: World, **body: Any) -> Any:
+    answer = world.api.call("PUT", f"{PATH}/s1", {"every": "1h", "callbackUrl": URL} | body)
+    assert answer.status == 200, answer.text
+    return answer.json()
+
+
+def at_number_three(world: World, **change: Any) -> None:
+    """Two occurrences have been."""
+
+    def moved(timer: Timer) -> Timer:
+        schedule = timer.schedule
+        assert schedule is not None
+        assert schedule.pending is not None
+        return standing_at(timer, replace(schedule, number=3, firings=2, **change), now=NOW)
+
+    world.store.schedules.change(NAMESPACE, "s1", moved, now=NOW)
+
+
+def test_what_is_put_in_the_place_of_another_one_goes_on_from_there(world: World) -> None:
+    created(world, cron=..., every="1h")
+    at_number_three(world)
+
+    same = put(world)
+    other = put(world, tags=["a"])
+    timed = put(world, every="2h", maxFirings=9)
+
+    assert (same["number"], same["revision"], same["nextScheduledAt"]) == (3, 2, "2026-12-20T16:00:00.000Z")
+    assert (other["number"], other["firings"], other["nextScheduledAt"]) == (3, 2, "2026-12-20T16:00:00.000Z")
+    assert (other["tags"], timed["tags"], timed["maxFirings"]) == (["a"], [], 9)
+    assert (timed["number"], timed["firings"], timed["nextScheduledAt"]) == (3, 2, "2026-12-20T16:00:00.000Z")
+    assert (timed["createdAt"], timed["revision"]) == (same["createdAt"], 4)
+
+
+def test_what_is_put_stays_paused_unless_it_says_otherwise(world: World) -> None:
+    created(world, cron=..., every="1h")
+    act(world, "pause", {"reason": "move"})
+
+    for body in ({}, {"tags": ["a"]}, {"paused": True, "tags": ["a"]}):
+        assert put(world, **body)["pauseReason"] == "move"
+    assert put(world, tags=["a"], paused=False)["state"] == "Active"
+    assert put(world, tags=["a"], paused=True)["state"] == "Paused"
+
+
+@pytest.mark.parametrize("end", [ScheduleEnd.MAX_FIRINGS, ScheduleEnd.RECEIVER, ScheduleEnd.NO_OCCURRENCE])
+def test_what_has_ended_begins_again_with_other_content_only(world: World, end: ScheduleEnd) -> None:
+    created(world, cron=..., every="1h", maxFirings=2)
+    at_number_three(world, pending=None, end=end)
+
+    same = put(world, maxFirings=2)
+    again = put(world, maxFirings=2, tags=["a"])
+
+    assert (same["state"], same["endReason"]) == ("Ended", end)
+    assert (again["state"], again["endReason"], again["firings"], again["number"]) == ("Active", None, 0, 3)
+    assert again["nextScheduledAt"] == "2026-12-20T16:00:00.000Z"
 
 
 @pytest.mark.parametrize(

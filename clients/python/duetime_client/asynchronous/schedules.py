@@ -31,7 +31,7 @@ class AsyncSchedules:
     async def put(
         self, namespace: str, schedule_id: str, schedule: NewSchedule, *, if_revision: int | None = None
     ) -> Schedule:
-        """Create or replace a schedule, which then begins anew. The same one changes nothing.
+        """Create or replace a schedule. Its history stays, and the same one changes nothing.
 
         With ``if_revision`` only if it still has this one; else ``PreconditionFailed``.
         """

@@ -30,7 +30,7 @@ from duetime.app.schedules import NewSchedule, ScheduleChange
 from duetime.app.timers import Stored
 from duetime.domain.errors import InvalidInput
 from duetime.domain.ids import check_schedule_id
-from duetime.domain.namespaces import Namespace, Pause
+from duetime.domain.namespaces import Namespace
 from duetime.domain.principals import Role
 from duetime.domain.schedules import SchedulePolicy
 from duetime.domain.timers import Timer, TimerContent
@@ -46,7 +46,7 @@ def create_schedule(services: Services, request: Request, *, namespace: str) -> 
 
 
 def put_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
-    """Create a schedule (201) or replace it (200): it begins anew, with an empty history."""
+    """Create a schedule (201) or make the stored one what is given (200): its history and its number stay."""
     space = services.namespaces.open(namespace, request.principal)
     asked = _read_schedule(services, request, space, _checked_id(space, schedule_id))
     now = services.context.clock.now()
@@ -162,7 +162,7 @@ def _read_schedule(services: Services, request: Request, space: Namespace, sched
         timing=body.timing(),
         policy=body.policy(),
         content=given_content(body, execute_at=now),
-        pause=Pause(now) if body.paused else None,
+        is_paused=body.paused,
     )
 
 
@@ -211,7 +211,7 @@ ROUTES = (
         _SCHEDULE,
         put_schedule,
         Role.WRITER,
-        summary="Create or replace a schedule, which begins anew",
+        summary="Create or replace a schedule",
         tag="schedules",
         body=ScheduleBody,
         responses={200: ScheduleResponse, 201: ScheduleResponse},

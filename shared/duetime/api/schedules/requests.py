@@ -193,7 +193,11 @@ class ScheduleBody(ScheduleFields):
     )
 
     id: ScheduleId | None = Field(default=None, description="a UUIDv7 is made when it is omitted")
-    paused: bool | None = Field(default=None, description="nothing fires until it is resumed")
+    paused: bool | None = Field(
+        default=None,
+        description="nothing fires until it is resumed; when it is omitted a schedule that is replaced stays"
+        " paused or not",
+    )
 
 
 class SchedulePatch(ScheduleFields):
