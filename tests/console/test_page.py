@@ -114,6 +114,8 @@ def test_nothing_is_wider_than_the_screen(
     url = receiver.on(f"/wide{width}?{long}", reply(500, b"{}" + b"y" * 300, [("X-Long", "z" * 400)]))
     call_id = console.submit(long, url, tags=[long[:128], "b"], correlationId=long)
     console.create(long, url, retryPolicy={"maxAttempts": 1}, tags=[long[:128]])
+    schedule = {"id": long, "callbackUrl": url, "cron": ["30 9 * * MON-FRI"] * 9, "timeZone": "America/New_York"}
+    console.api("POST", f"/v1/namespaces/{console.namespace}/schedules", json=schedule)
     places = [
         ("main .health", ()),
         ("tbody tr", ("calls", console.tenant)),
@@ -123,11 +125,30 @@ def test_nothing_is_wider_than_the_screen(
         ("tbody tr", ("timers", console.namespace)),
         ("details.execution pre", ("timers", console.namespace, "timer", long)),
         ("form.card", ("timers", console.namespace, "new")),
+        ("tbody tr", ("schedules", console.namespace)),
+        (".strip", ("schedules", console.namespace, "schedule", long)),
+        (".preview tbody tr", ("schedules", console.namespace, "schedule", long, "change")),
     ]
     for selector, segments in places:
         console.open(*segments)
         page.locator(selector).first.wait_for()
         assert page.evaluate("document.scrollingElement.scrollWidth - window.innerWidth") <= 0, segments
+
+
+def test_on_narrow_screens_a_cell_stands_beside_its_name(
+    server: DuetimeServer, new_console: NewConsole, receiver: Receiver
+) -> None:
+    console = new_console(server, viewport={"width": 390, "height": 800})
+    console.make_namespace()
+    console.create("t", receiver.on("/narrow", reply(500)), retryPolicy={"maxAttempts": 1})
+    page = console.page
+    console.open("dead-letters", console.namespace)
+    page.locator("td.result .sub").wait_for()
+    starts = [page.locator(f"td.result {each}").bounding_box() for each in ("b", ".sub")]
+    assert [box and box["x"] for box in starts] == [starts[0] and starts[0]["x"]] * 2
+    box = page.locator("td.result .http").bounding_box()
+    assert box is not None
+    assert box["height"] < 30
 
 
 def test_it_can_be_used_by_keys_alone(console: Console, receiver: Receiver) -> None:

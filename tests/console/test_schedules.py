@@ -187,6 +187,24 @@ def test_the_history_says_what_happened(console: Console, receiver: Receiver) ->
     page.locator("tbody tr", has_text="500 HttpStatus").locator(".badge", has_text="Ended").wait_for()
 
 
+def test_a_span_of_missed_occurrences_is_one_line(console: Console) -> None:
+    console.make_namespace()
+    make(console, "s", "http://127.0.0.1:1/", cron="0 9 * * *")
+    page = console.page
+    span = {"number": 4, "state": "Missed", "scheduledAt": "2026-01-01T00:00:00.000Z", "attempts": 0, "failure": None}
+    times = {
+        "lastScheduledAt": "2026-01-02T00:00:00.000Z",
+        "recordedAt": "2026-01-02T00:02:00.000Z",
+        "startedAt": None,
+    }
+    past = [{**span, **times, "count": 100}, {**span, **times, "count": 7}]
+    page.route("**/occurrences?*", lambda route: route.fulfill(json={"past": past, "coming": []}))
+    console.open("schedules", console.namespace, "schedule", "s")
+    page.get_by_text("100 or more occurrences, too late").wait_for()
+    page.get_by_text("7 occurrences, too late", exact=True).wait_for()
+    assert "to 2026-01-02 05:30:00" in page.locator("tr", has_text="Missed").first.inner_text()
+
+
 def test_the_page_follows_the_occurrences(console: Console, receiver: Receiver) -> None:
     console.make_namespace()
     make(console, "s", receiver.on("/follows", reply(200)), every="1s")

@@ -228,7 +228,7 @@ function callFacts(call) {
     ["Message", call.outcome?.message],
     ["Tags", tags(call.tags)],
     ["Timeout", `${call.timeoutSeconds} s`],
-    ["Removed", call.expiresAt && when(call.expiresAt)],
+    ["Kept until", call.expiresAt && when(call.expiresAt)],
     ["Rerun of", call.rerunOf && link(place("calls", call.tenantId, call.rerunOf), call.rerunOf)],
     ["Id", [code(call.id), copier(call.id, "id")]],
     ["Correlation id", [code(call.correlationId), copier(call.correlationId, "correlation id")]],

@@ -23,7 +23,7 @@ const FILTERS = [
   { name: "createdFrom", label: "Created from", type: "datetime-local" },
   { name: "createdTo", label: "Created before", type: "datetime-local" },
   { name: "correlationId", label: "Correlation id" },
-  { name: "starred", label: "Star", type: "select", options: [["", "With and without"], ["true", "Starred"], ["false", "Not starred"]] },
+  { name: "starred", label: "Star", type: "select", options: [["", "Any"], ["true", "Starred"], ["false", "Not starred"]] },
 ];
 
 export function callList(page, { tenant }) {

@@ -131,7 +131,7 @@ function letterTable(items, selection) {
 
 function reason({ failure }) {
   if (!failure) return muted("not known");
-  return [h("b", null, failure.reason), failure.status !== null && [" ", httpStatus(failure.status)], h("div", { class: "sub" }, failure.message)];
+  return h("div", null, h("b", null, failure.reason), failure.status !== null && [" ", httpStatus(failure.status)], h("div", { class: "sub" }, failure.message));
 }
 
 function toolbar(page, namespace, given, selection, outcome, done) {

@@ -4,6 +4,7 @@ import { h } from "./dom.js";
 import { field, headers, lines, number, rawJson, text } from "./forms.js";
 import { rawMember } from "./json.js";
 import { headerTable, textBox } from "./messages.js";
+import { when } from "./times.js";
 import { code, copier, retryWords, section, tags } from "./ui.js";
 
 /**
@@ -71,6 +72,10 @@ function shown(options) {
 
 export function callbackFacts(data) {
   return [...listedFacts(CALLBACK, data), ["Retries", retryWords(data.retryPolicy)]];
+}
+
+export function failureFact(failure) {
+  return failure && [`${failure.reason}: ${failure.message}`, h("div", null, when(failure.at))];
 }
 
 /** What is sent. */

@@ -36,7 +36,7 @@ export function namespaceTable(page, items, changed) {
       withTenants && { label: "Tenant", cell: (one) => code(one.tenantId) },
       { label: "State", class: "fit", cell: state },
       { label: "Shards", class: "fit", cell: shards },
-      { label: "At once", class: "fit", cell: (one) => one.maxInFlight ?? muted("no limit") },
+      { label: "Max in flight", class: "fit", cell: (one) => one.maxInFlight ?? muted("no limit") },
       { label: "Rate", class: "fit", cell: (one) => (one.rateLimit === null ? muted("no limit") : `${one.rateLimit}/s`) },
       { label: "Retries", cell: retries },
       { label: "Created", class: "fit time", cell: (one) => when(one.createdAt, { near: false }) },

@@ -17,11 +17,11 @@ export function overview(page) {
   const base = place("calls", tenant);
   const next = region(page, {
     read: (signal) => readPage(paths.calls(tenant), { query: { status: "Scheduled", order: "dueAt" }, limit: FEW, signal }),
-    draw: ({ items }) => (items.length ? callTable(items, { caption: "Coming next", onChange: () => next.redraw() }) : empty("No service call is scheduled.")),
+    draw: ({ items }) => (items.length ? callTable(items, { caption: "Next service calls", onChange: () => next.redraw() }) : empty("No service call is scheduled.")),
   });
   const failed = region(page, {
     read: (signal) => readPage(paths.calls(tenant), { query: { status: "Failed" }, limit: FEW, signal }),
-    draw: ({ items }) => (items.length ? callTable(items, { caption: "Failed last", onChange: () => failed.redraw() }) : empty("No service call has failed.")),
+    draw: ({ items }) => (items.length ? callTable(items, { caption: "Last failed service calls", onChange: () => failed.redraw() }) : empty("No service call has failed.")),
   });
   const namespaces = region(page, {
     read: readNamespaces,
@@ -35,8 +35,8 @@ export function overview(page) {
     health(page),
     section("Shards", {}, shards(page)),
     section("Namespaces", { aside: create }, namespaces.element),
-    section("Coming next", { aside: link(placeWith(base, { status: "Scheduled", order: "dueAt" }), "All scheduled") }, next.element),
-    section("Failed last", { aside: link(placeWith(base, { status: "Failed" }), "All failed") }, failed.element),
+    section("Next service calls", { aside: link(placeWith(base, { status: "Scheduled", order: "dueAt" }), "All scheduled") }, next.element),
+    section("Last failed service calls", { aside: link(placeWith(base, { status: "Failed" }), "All failed") }, failed.element),
   );
 }
 

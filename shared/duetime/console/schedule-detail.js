@@ -2,18 +2,19 @@
 
 import { paths, request } from "./api.js";
 import { h } from "./dom.js";
-import { callbackFacts, callbackSections } from "./field-lists.js";
+import { callbackFacts, callbackSections, failureFact } from "./field-lists.js";
 import { field, showErrors, text } from "./forms.js";
 import { region } from "./lists.js";
 import { calendarStrip } from "./schedule-calendar.js";
 import { scheduleFacts } from "./schedule-fields.js";
-import { failureBadge } from "./schedule-list.js";
 import { occurrenceTable } from "./schedule-preview.js";
 import * as session from "./session.js";
-import { between, milliseconds, nearly, now, when } from "./times.js";
-import { badge, button, code, confirm, copier, dialog, facts, link, muted, nothing, place, section, table, toast } from "./ui.js";
+import { between, localTime, milliseconds, nearly, now, when } from "./times.js";
+import { badge, button, code, confirm, copier, dialog, facts, failureBadge, link, muted, nothing, place, section, table, toast } from "./ui.js";
 
 const KEPT = 100;
+/** Of a span of missed ones: no more are counted. */
+const COUNTED = 100;
 const SHOWN = 10;
 
 export function scheduleDetail(page, { namespace, id }) {
@@ -87,7 +88,7 @@ function allFacts(schedule) {
     ["Next", isActive && when(schedule.nextScheduledAt)],
     ["Delayed to", isActive && isDelayed && when(schedule.nextDueAt, { milliseconds: true })],
     ["Last fired", schedule.firedAt && when(schedule.firedAt, { milliseconds: true })],
-    ["Last failure", schedule.failure && [schedule.failure.reason, ": ", schedule.failure.message, " ", when(schedule.failure.at)]],
+    ["Last failure", failureFact(schedule.failure)],
     ["Firings", schedule.firings],
     ...scheduleFacts(schedule),
     ...callbackFacts(schedule),
@@ -114,13 +115,13 @@ function historyTable(past) {
 
 function scheduled(line) {
   if (line.lastScheduledAt === null) return when(line.scheduledAt);
-  return [when(line.scheduledAt, { near: false }), h("div", null, "to ", when(line.lastScheduledAt, { near: false }))];
+  return h("div", null, when(line.scheduledAt, { near: false }), h("div", { class: "sub", title: `${line.lastScheduledAt} (UTC)` }, `to ${localTime(line.lastScheduledAt)}`));
 }
 
 /** What came of an occurrence, or of a span of missed ones. */
 function lineResult(line) {
-  if (line.failure) return [failureBadge(line.failure), h("div", { class: "sub" }, line.failure.message)];
-  if (line.state === "Missed") return muted(line.count === 1 ? "too late" : `${line.count === 1000 ? "1000 or more" : line.count} occurrences, too late`);
+  if (line.failure) return h("div", null, failureBadge(line.failure), h("div", { class: "sub" }, line.failure.message));
+  if (line.state === "Missed") return muted(line.count === 1 ? "too late" : `${line.count === COUNTED ? `${COUNTED} or more` : line.count} occurrences, too late`);
   if (line.state === "Skipped") return muted("an earlier one was not finished");
   if (!line.startedAt) return nothing();
   return muted(line.attempts > 1 ? `after ${line.attempts} attempts` : `${milliseconds(between(line.scheduledAt, line.startedAt))} after its time`);
@@ -144,7 +145,7 @@ function buttons(page, path, schedule, load) {
     isReadable && button("Trigger now", act("trigger", "Its callback is sent now, beside its occurrences."), { kind: "primary", key: "trigger" }),
     schedule.state === "Active" && button("Pause", () => pause(path, schedule, load), { key: "pause schedule" }),
     schedule.state === "Paused" && button("Resume", () => resume(path, schedule, load), { key: "pause schedule" }),
-    isReadable && h("a", { class: "button", href: place("schedules", schedule.namespace, "schedule", schedule.id, "change"), data: { key: "change" } }, "Change"),
+    isReadable && schedule.endReason !== "maxFirings" && h("a", { class: "button", href: place("schedules", schedule.namespace, "schedule", schedule.id, "change"), data: { key: "change" } }, "Change"),
     button("Remove", () => remove(page, path, schedule), { kind: "danger", key: "remove" }),
   ];
 }

@@ -6,7 +6,7 @@ import { pagedList } from "./lists.js";
 import { namespaceChoice } from "./namespaces.js";
 import * as session from "./session.js";
 import { when } from "./times.js";
-import { badge, empty, httpStatus, link, muted, nothing, place, table, tags } from "./ui.js";
+import { badge, empty, failureBadge, link, nothing, place, table, tags } from "./ui.js";
 
 export function scheduleList(page, { namespace }) {
   page.title(`Schedules of ${namespace}`);
@@ -58,9 +58,4 @@ function scheduleTable(items) {
     ],
     items,
   );
-}
-
-export function failureBadge(failure) {
-  const known = failure.status === null ? h("span", { class: "http bad" }, failure.reason) : [httpStatus(failure.status), muted(` ${failure.reason}`)];
-  return h("span", { title: failure.message }, known);
 }

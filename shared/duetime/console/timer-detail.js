@@ -2,7 +2,7 @@
 
 import { paths, request } from "./api.js";
 import { h } from "./dom.js";
-import { callbackFacts, callbackSections } from "./field-lists.js";
+import { callbackFacts, callbackSections, failureFact } from "./field-lists.js";
 import { due, dueFields, showErrors } from "./forms.js";
 import { region } from "./lists.js";
 import { headerTable, textBox } from "./messages.js";
@@ -78,7 +78,7 @@ function timerFacts(timer) {
     ["Fired", timer.firedAt && when(timer.firedAt, { milliseconds: true })],
     ["Next attempt", timer.nextAttemptAt && timer.nextAttemptAt !== timer.executeAt && when(timer.nextAttemptAt, { milliseconds: true })],
     ["Attempts", timer.attempts],
-    ["Last failure", timer.failure && [timer.failure.reason, ": ", timer.failure.message, " ", when(timer.failure.at)]],
+    ["Last failure", failureFact(timer.failure)],
     ...callbackFacts(timer),
     ["Id", [code(timer.id), copier(timer.id, "id")]],
     ["Created", when(timer.createdAt)],

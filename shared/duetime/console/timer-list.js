@@ -6,7 +6,7 @@ import { filters, pagedList, tabs } from "./lists.js";
 import { namespaceChoice, readNamespaces } from "./namespaces.js";
 import * as session from "./session.js";
 import { between, milliseconds, when } from "./times.js";
-import { badge, empty, httpStatus, link, loading, muted, nothing, place, problemView, table, tags } from "./ui.js";
+import { badge, empty, failureBadge, link, loading, muted, nothing, place, problemView, table, tags } from "./ui.js";
 
 const STATES = [
   ["", "All"],
@@ -137,7 +137,5 @@ export function timerResult(timer) {
     const late = between(timer.executeAt, timer.firedAt);
     return timer.attempts > 1 ? muted(`after ${timer.attempts} attempts`) : muted(late >= 0 ? `${milliseconds(late)} after due` : "before its due time");
   }
-  const { failure } = timer;
-  if (!failure) return nothing();
-  return h("span", { title: failure.message }, failure.status === null ? h("span", { class: "http bad" }, failure.reason) : [httpStatus(failure.status), muted(` ${failure.reason}`)]);
+  return timer.failure ? failureBadge(timer.failure) : nothing();
 }

@@ -32,6 +32,12 @@ export function httpStatus(status) {
   return h("span", { class: `http ${kind}` }, status);
 }
 
+/** Why an attempt failed, in one word or number; the tooltip says more. */
+export function failureBadge(failure) {
+  const known = failure.status === null ? h("span", { class: "http bad" }, failure.reason) : [httpStatus(failure.status), muted(` ${failure.reason}`)];
+  return h("span", { title: failure.message }, known);
+}
+
 export function tags(list) {
   return list.length ? h("span", { class: "tags" }, list.map((tag) => h("span", { class: "tag" }, tag))) : null;
 }
@@ -96,8 +102,9 @@ export function copier(text, what) {
 // -- tables -------------------------------------------------------------------------------------------------------
 
 /**
- * `columns`: `{label, cell(item), class?, hidden?}`. On narrow screens each row is a card whose cells name themselves,
- * so the roles are said too: the layout takes the meaning from a table otherwise.
+ * `columns`: `{label, cell(item), class?, hidden?}`; a cell is one node or text, but for that of `main-cell`. On narrow
+ * screens each row is a card whose cells name themselves, so the roles are said too: the layout takes the meaning from a
+ * table otherwise.
  */
 export function table(caption, columns, items, { rowClass } = {}) {
   const heads = columns.map((column) =>

@@ -222,9 +222,8 @@ def _timing(text: str | None) -> tuple[TimingSpec, bool]:
 
 
 def _sentence(spec: TimingSpec) -> str:
-    from duetime.recurrence.words import (
-        sentence,
-    )  # it takes long to load, and a process without schedules does without
+    # It takes long to load, and a process without schedules does without.
+    from duetime.recurrence.words import sentence
 
     return sentence(spec)
 
