@@ -61,6 +61,7 @@ def test_a_schedule_is_created_with_a_preview(console: Console) -> None:
     page.get_by_label("Id", exact=True).fill("daily report#1")
     page.get_by_text("Missed, overlapping, ending").click()
     page.get_by_label("When missed").select_option("latest")
+    page.get_by_label("Pause after").fill("5")
     page.get_by_text("What is sent").click()
     page.get_by_label("Payload").fill('{"n": 1.10}')
     page.get_by_label("Tags").fill("reports\nfinance")
@@ -73,7 +74,7 @@ def test_a_schedule_is_created_with_a_preview(console: Console) -> None:
     made = stored(console, "daily report%231")
     assert (made["cron"], made["timeZone"]) == (["30 9 * * MON-FRI", "0 12 * * SAT"], "Europe/Berlin")
     assert (made["misfire"], made["tags"], made["payload"]) == ("latest", ["reports", "finance"], {"n": 1.1})
-    assert (made["maxFirings"], made["rrule"], made["dst"]) == (None, [], "once")
+    assert (made["pauseAfter"], made["maxFirings"], made["rrule"], made["dst"]) == (5, None, [], "once")
     page.get_by_role("link", name=f"Schedules of {console.namespace}").click()
     row = page.locator("tbody tr", has_text="daily report#1")
     assert "At 09:30, Monday to Friday" in row.inner_text()
@@ -187,11 +188,33 @@ def test_the_history_says_what_happened(console: Console, receiver: Receiver) ->
     page.locator("tbody tr", has_text="500 HttpStatus").locator(".badge", has_text="Ended").wait_for()
 
 
+def test_what_the_receiver_asked_for_is_told(console: Console, receiver: Receiver) -> None:
+    console.make_namespace()
+    make(console, "p", receiver.on("/pauses", reply(200, b'{"pause": "stocktaking"}')), every="1s", pauseAfter=3)
+    make(console, "e", receiver.on("/ends", reply(200, b'{"end": true}')), every="1s")
+    page = console.page
+    console.open("schedules", console.namespace, "schedule", "p")
+    expect_state(page, "Paused")
+    page.locator("tr", has_text="the receiver paused the schedule: stocktaking").wait_for()
+    page.locator(".facts", has_text="3 failures in a row").wait_for()
+    console.open("schedules", console.namespace, "schedule", "e")
+    expect_state(page, "Ended")
+    assert "Ended: its receiver asked for it." in page.locator(".lead").inner_text()
+    assert page.get_by_role("link", name="Change").count() == 0
+
+
 def test_a_span_of_missed_occurrences_is_one_line(console: Console) -> None:
     console.make_namespace()
     make(console, "s", "http://127.0.0.1:1/", cron="0 9 * * *")
     page = console.page
-    span = {"number": 4, "state": "Missed", "scheduledAt": "2026-01-01T00:00:00.000Z", "attempts": 0, "failure": None}
+    span = {
+        "number": 4,
+        "state": "Missed",
+        "scheduledAt": "2026-01-01T00:00:00.000Z",
+        "attempts": 0,
+        "failure": None,
+        "message": None,
+    }
     times = {
         "lastScheduledAt": "2026-01-02T00:00:00.000Z",
         "recordedAt": "2026-01-02T00:02:00.000Z",

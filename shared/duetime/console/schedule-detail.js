@@ -69,6 +69,12 @@ function draw(page, path, { data: schedule, text }, { past, coming }, load) {
   ];
 }
 
+const ENDED = {
+  maxFirings: ({ firings }) => (firings === 1 ? "Ended after its firing." : `Ended after ${firings} firings.`),
+  noOccurrence: () => "Ended: no occurrence is left.",
+  receiver: () => "Ended: its receiver asked for it.",
+};
+
 /** Whether it fires, and when next, in one sentence. */
 function verdict(schedule) {
   const words = schedule.description;
@@ -77,7 +83,7 @@ function verdict(schedule) {
     return h("span", null, words, isDue ? ". Due " : ". Fires ", nearly(schedule.nextDueAt), ".");
   }
   if (schedule.state === "Paused") return h("span", null, words, ". Paused ", nearly(schedule.pausedAt), schedule.pauseReason && `: ${schedule.pauseReason}`, ".");
-  if (schedule.state === "Ended") return h("span", null, words, schedule.endReason === "maxFirings" ? `. Ended after ${schedule.firings} firings.` : ". Ended: no occurrence is left.");
+  if (schedule.state === "Ended") return h("span", null, words, ". ", ENDED[schedule.endReason]?.(schedule) ?? "Ended.");
   return h("span", null, "What is stored of it cannot be read, so it does not fire. Remove it and create it again.");
 }
 
@@ -118,9 +124,13 @@ function scheduled(line) {
   return h("div", null, when(line.scheduledAt, { near: false }), h("div", { class: "sub", title: `${line.lastScheduledAt} (UTC)` }, `to ${localTime(line.lastScheduledAt)}`));
 }
 
-/** What came of an occurrence, or of a span of missed ones. */
+/** What came of an occurrence, or of a span of missed ones, with what the receiver asked for. */
 function lineResult(line) {
-  if (line.failure) return h("div", null, failureBadge(line.failure), h("div", { class: "sub" }, line.failure.message));
+  return h("div", null, outcome(line), line.message && h("div", { class: "sub" }, line.message));
+}
+
+function outcome(line) {
+  if (line.failure) return failureBadge(line.failure);
   if (line.state === "Missed") return muted(line.count === 1 ? "too late" : `${line.count === COUNTED ? `${COUNTED} or more` : line.count} occurrences, too late`);
   if (line.state === "Skipped") return muted("an earlier one was not finished");
   if (!line.startedAt) return nothing();
@@ -145,7 +155,7 @@ function buttons(page, path, schedule, load) {
     isReadable && button("Trigger now", act("trigger", "Its callback is sent now, beside its occurrences."), { kind: "primary", key: "trigger" }),
     schedule.state === "Active" && button("Pause", () => pause(path, schedule, load), { key: "pause schedule" }),
     schedule.state === "Paused" && button("Resume", () => resume(path, schedule, load), { key: "pause schedule" }),
-    isReadable && schedule.endReason !== "maxFirings" && h("a", { class: "button", href: place("schedules", schedule.namespace, "schedule", schedule.id, "change"), data: { key: "change" } }, "Change"),
+    isReadable && !["maxFirings", "receiver"].includes(schedule.endReason) && h("a", { class: "button", href: place("schedules", schedule.namespace, "schedule", schedule.id, "change"), data: { key: "change" } }, "Change"),
     button("Remove", () => remove(page, path, schedule), { kind: "danger", key: "remove" }),
   ];
 }

@@ -61,6 +61,14 @@ export const POLICY = [
     ],
     hint: "an earlier one is retried or in flight",
   },
+  {
+    name: "pauseAfter",
+    label: "Pause after",
+    inputmode: "numeric",
+    hint: "so many failures in a row",
+    read: number,
+    show: (count) => (count === 1 ? "1 failure" : `${count} failures in a row`),
+  },
   { name: "maxFirings", label: "Firings at most", inputmode: "numeric", hint: "it ends after so many", read: number },
 ];
 
