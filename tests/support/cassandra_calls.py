@@ -11,7 +11,7 @@ import pytest
 from duetime.stores.backends.cassandra import hints
 from duetime.stores.backends.cassandra.backend import CassandraBackend
 from duetime.stores.backends.cassandra.hints import Attempts
-from duetime.stores.core.call_store import CallStore
+from duetime.stores.core.calls import CallStore
 from duetime.stores.core.store import CoreStore
 from duetime.stores.time_source import TimeSource
 from tests.support.cassandra import client_of, empty_keyspace, new_network, own_keyspace

@@ -10,13 +10,12 @@ from typing import Any
 
 from duetime.api.context import ApiContext, ServedRequest, Services
 from duetime.api.http.authentication import refuse_key_in_query
-from duetime.api.http.authorization import authorise
 from duetime.api.http.errors import MethodNotAllowed
 from duetime.api.http.idempotency import IDEMPOTENCY_KEY, carried_out_once, given_key
 from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, refuse_unsupported
 from duetime.api.http.problems import problem_reply, status_of
 from duetime.api.http.request import Reply, read_request
-from duetime.api.http.route import PARAMETER, PUBLIC, WRITES, Deferred, Keeps, Route
+from duetime.api.http.route import PARAMETER, PUBLIC, WRITES, Deferred, Keeps, Route, authorise
 from duetime.api.http.router import Router
 from duetime.api.routes import TIMER_ROUTES
 from duetime.app.in_parts import or_raise

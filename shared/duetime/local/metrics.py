@@ -26,8 +26,8 @@ from prometheus_client.registry import Collector
 from duetime import __version__
 from duetime.api.context import ServedRequest
 from duetime.api.http.authentication import KeyAuthenticator
-from duetime.api.http.authorization import authorise
 from duetime.api.http.problems import problem_reply
+from duetime.api.http.route import authorise
 from duetime.domain.errors import DuetimeError
 from duetime.domain.principals import Role
 from duetime.engine.stats import EngineSnapshot, HistogramSnapshot

@@ -6,7 +6,9 @@ those of ``stores.port`` (``StoreUnavailable``, ``StoreNotReady``, ``StoreEmpty`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, StrEnum
@@ -300,3 +302,17 @@ def delete(
     entity: Entity, key: Key, *conditions: Condition, known: Known | None = None, like: str | None = None
 ) -> Write:
     return Write(Change.DELETE, entity, key, conditions=conditions, like=like, known=known)
+
+
+_MOST_ROUNDS = 100
+_PATIENT_ROUNDS = 3
+_LONGEST_WAIT_SECONDS = 0.05
+
+
+def rounds() -> Iterator[int]:
+    """Count attempts from 0 while another writer is faster: at once at first, then after waits of a random
+    length."""
+    for turn in range(_MOST_ROUNDS):
+        if turn > _PATIENT_ROUNDS:
+            time.sleep(random.uniform(0, _LONGEST_WAIT_SECONDS))
+        yield turn

@@ -13,7 +13,7 @@ from duetime.domain.timers import MAX_PAYLOAD_BYTES, FailureReason, Rearm, Timer
 from duetime.stores.backends.dynamodb.layouts import LAYOUTS
 from duetime.stores.core.store import CoreStore
 from duetime.stores.entities import TIMER
-from duetime.stores.page_budget import PAGE_BYTES
+from duetime.stores.port.pages import PAGE_BYTES
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
 from duetime.testing.contract.builders import RETENTION, failed, fired, make_timer, make_timers, retried, seconds
 from duetime.testing.contract.steps import create, read_all, record, stored

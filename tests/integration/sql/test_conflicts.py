@@ -20,7 +20,7 @@ from pymysql.constants import ER
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.times import to_milliseconds
-from duetime.stores.backends.sql.deadlocks import MAX_TRIES
+from duetime.stores.backends.sql.backend import MAX_TRIES
 from duetime.stores.backends.sql.tables import timers
 from duetime.stores.port.timers import ChangeStatus, PutMode, TimerRef
 from duetime.testing.contract.builders import make_timer, make_timers

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from duetime.domain.namespaces import Namespace
-from duetime.stores.page_budget import PAGE_BYTES
+from duetime.stores.port.pages import PAGE_BYTES
 from duetime.stores.port.timers import PutMode
 from duetime.testing.contract.builders import make_timers
 from tests.support.clock import NOW

@@ -4,10 +4,9 @@ import inspect
 
 import pytest
 
-from duetime.api.http.authorization import authorise
 from duetime.api.http.errors import Forbidden, TenantNotFound
 from duetime.api.http.problems import problem_reply
-from duetime.api.http.route import PUBLIC, Keeps, Route
+from duetime.api.http.route import PUBLIC, Keeps, Route, authorise
 from duetime.api.routes import all_routes
 from duetime.domain.errors import InvalidInput
 from duetime.domain.principals import Principal, Role, own_tenant

@@ -39,7 +39,7 @@ def files_of(entered: set[CodeType]) -> set[str]:
 
 
 def functions_of_a_poller(timers: int) -> set[CodeType]:
-    """Those that a poller enters while it has ``timers`` to fire and record."""
+    """Those that a poller enters while it has ``timers`` to fire and record, and has had one before."""
     clock = VirtualClock(START)
     with memory_store() as store:
         store.catalogue.create_namespace("default", num_shards=4, dedicated=False, now=START)
@@ -47,6 +47,7 @@ def functions_of_a_poller(timers: int) -> set[CodeType]:
         entered: set[CodeType] = set()
 
         async def script() -> None:
+            put(store, [make_timer("the-first", execute_at=START + timedelta(seconds=3))], clock.now())
             await asyncio.sleep(5)
             due = START + timedelta(seconds=8)
             put(store, [make_timer(str(number), execute_at=due) for number in range(timers)], clock.now())
@@ -55,7 +56,7 @@ def functions_of_a_poller(timers: int) -> set[CodeType]:
             entered.update(functions)
 
         run_virtually(clock, running(poller, script))
-        assert poller.stats()["fired"] == timers
+        assert poller.stats()["fired"] == timers + 1
         return entered
 
 

@@ -11,11 +11,14 @@ from typing import Final
 
 from pydantic.alias_generators import to_camel
 
+from duetime.api.http.errors import Forbidden, TenantNotFound
 from duetime.api.http.request import JSON, Reply
 from duetime.api.http.request_models import RequestModel
 from duetime.api.http.responses import ResponseModel
 from duetime.app.timers import Stored
-from duetime.domain.principals import Role
+from duetime.domain.errors import InvalidInput
+from duetime.domain.principals import Principal, Role
+from duetime.domain.tenants import check_tenant
 from duetime.domain.timers import Timer
 from duetime.stores.port.timers import PutMode
 
@@ -113,3 +116,28 @@ class Route:
         of_namespace = (409,) if "namespace" in self.parameters or "/event-webhook" in self.path else ()
         of_key = (409,) if self.is_keyed else ()
         return tuple(sorted({*self.problems, *needed, *of_tenant, *of_namespace, *of_key}))
+
+
+TENANT_PARAMETER = "tenant"
+
+
+def authorise(permission: Permission, principal: Principal | None, parameters: Mapping[str, str]) -> None:
+    """Raises ``Forbidden`` (role), ``TenantNotFound`` (another tenant's path) or ``InvalidInput`` (no tenant's id).
+
+    ``parameters`` are those of the path, decoded.
+    """
+    if isinstance(permission, Public):
+        return
+    if principal is not None and not principal.role.allows(permission):
+        raise Forbidden(permission)
+    tenant_id = parameters.get(TENANT_PARAMETER)
+    if tenant_id is None:
+        return
+    if principal is not None:
+        if tenant_id != principal.tenant_id:
+            raise TenantNotFound(tenant_id)
+        return
+    try:
+        check_tenant(tenant_id)
+    except ValueError as error:
+        raise InvalidInput(TENANT_PARAMETER, str(error)) from None

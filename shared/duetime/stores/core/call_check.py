@@ -1,4 +1,4 @@
-"""What a service call, its log and its events must be that are sent or shown: what ``timer_check`` is for timers.
+"""What a service call, its log and its events must be to be sent or shown, as ``timer_codec.checked`` for timers.
 
 The body of a request is looked at where it is sent (``delivery.call_request``): no answer shows it.
 """

@@ -13,7 +13,7 @@ from duetime.domain.executions import Execution
 from duetime.domain.service_calls import CallStatus, ServiceCall, calls_namespace
 from duetime.domain.times import to_milliseconds
 from duetime.stores import backend as writes
-from duetime.stores.backend import Alike, Backend, Condition, Guard, Known, Query, Write, WriteStatus, Written
+from duetime.stores.backend import Alike, Backend, Condition, Guard, Known, Query, Write, WriteStatus, Written, rounds
 from duetime.stores.core.call_codec import (
     LISTED,
     REMOVED,
@@ -24,6 +24,7 @@ from duetime.stores.core.call_codec import (
     encode_timer,
     timer_known,
 )
+from duetime.stores.core.call_lists import CallLists
 from duetime.stores.core.cursors import bound_cursor_of, bound_place_of
 from duetime.stores.core.event_codec import READ, encode_event, readable_events
 from duetime.stores.core.execution_codec import WITHOUT_BODIES, decode_or_salvage_execution, encode_execution
@@ -43,7 +44,6 @@ from duetime.stores.entities import (
 from duetime.stores.entity import DAMAGED, Key, Row, Value
 from duetime.stores.port.calls import ApplyStatus, CallRef, DeleteStatus, EventOf
 from duetime.stores.port.pages import Page
-from duetime.stores.rounds import rounds
 
 _REVISION, _STATUS, _EXPIRES_AT, _SHARD = "call_revision", "status", "expires_at", "shard_id"
 _EXPIRES_PLACE = LISTED.index(_EXPIRES_AT)
@@ -70,8 +70,10 @@ _CALLS_PER_READ = 50
 _EVENTS_PER_READ = 500
 
 
-class Calls:
-    """The call's row is the fence: its revision has to match, or nothing of the transition is written."""
+class CallStore(CallLists):
+    """``stores.port.calls.CallStore``.
+
+    The call's row is the fence: its revision has to match, or nothing of the transition is written."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend

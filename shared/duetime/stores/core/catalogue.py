@@ -12,7 +12,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.shards import MAX_DEDICATED_SHARD, MAX_SHARED_SHARDS, ShardMap
 from duetime.domain.tenants import DEFAULT_TENANT
 from duetime.stores import backend as writes
-from duetime.stores.backend import Backend, Condition, Query, Write
+from duetime.stores.backend import Backend, Condition, Query, Write, rounds
 from duetime.stores.core.catalogue_codec import (
     decode_counter,
     decode_key,
@@ -45,7 +45,6 @@ from duetime.stores.entities import (
 )
 from duetime.stores.entity import AccessPath, Key, Row
 from duetime.stores.port.pages import Page
-from duetime.stores.rounds import rounds
 
 SHARED_SHARDS = "shared_shards"
 DEDICATED_END = "dedicated_end"

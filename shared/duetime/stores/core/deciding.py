@@ -7,9 +7,8 @@ from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
 from duetime.domain.errors import StoreError, StoreUnavailable
-from duetime.stores.backend import Backend, Write, WriteStatus
+from duetime.stores.backend import Backend, Write, WriteStatus, rounds
 from duetime.stores.entity import Entity, Key, Row
-from duetime.stores.rounds import rounds
 
 R = TypeVar("R")
 

@@ -22,7 +22,7 @@ from duetime.stores.core.timer_codec import (
 from duetime.stores.decoding import UnreadableError, is_whole, repaired
 from duetime.stores.entities import DUE, TIMER
 from duetime.stores.entity import DAMAGED, Place, Row, Value
-from duetime.stores.page_budget import PAGE_BYTES
+from duetime.stores.port.pages import PAGE_BYTES
 from duetime.stores.port.timers import LOOKED_AT_PER_TIMER, DuePage, IsWanted, UnreadableRow
 
 _KEY = TIMER.key

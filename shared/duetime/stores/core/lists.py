@@ -18,8 +18,7 @@ from duetime.stores.core.timer_codec import (
 )
 from duetime.stores.entities import CORRELATED, OF_NAMESPACE, TIMER
 from duetime.stores.entity import DAMAGED, Place, Row, Value
-from duetime.stores.page_budget import PAGE_BYTES
-from duetime.stores.port.pages import Page
+from duetime.stores.port.pages import PAGE_BYTES, Page
 from duetime.stores.port.timers import TimerFilter
 
 LOOKED_AT_PER_PAGE = 1000

@@ -22,6 +22,7 @@ from duetime.stores.backend import (
     Query,
     Write,
     WriteStatus,
+    rounds,
 )
 from duetime.stores.core.schedules import line_of
 from duetime.stores.core.timer_codec import (
@@ -36,7 +37,6 @@ from duetime.stores.core.timer_codec import (
 )
 from duetime.stores.entities import EXPIRED_RECORDS, EXPIRED_TIMERS, IDEMPOTENCY_RECORD, SHARD, TIMER
 from duetime.stores.entity import DAMAGED, AccessPath, Entity
-from duetime.stores.rounds import rounds
 
 # By whether there is a next attempt, since that is None in all writes that are alike, or in none; and a schedule.
 _ALIKE = {

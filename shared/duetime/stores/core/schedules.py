@@ -19,8 +19,7 @@ from duetime.stores.core.timer_codec import decode_or_salvage, encode_changed
 from duetime.stores.decoding import UnreadableError
 from duetime.stores.entities import OCCURRENCE, OF_NAMESPACE, TIMER
 from duetime.stores.entity import DAMAGED, Key, Place, Row
-from duetime.stores.page_budget import PAGE_BYTES
-from duetime.stores.port.pages import Page
+from duetime.stores.port.pages import PAGE_BYTES, Page
 from duetime.stores.port.timers import ChangeResult, ChangeStatus
 
 SHARDS_PER_PAGE: Final = 64

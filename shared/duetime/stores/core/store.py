@@ -17,7 +17,7 @@ from duetime.stores.core.timer_changes import TimerChanges
 from duetime.stores.time_source import StoreTime
 
 if TYPE_CHECKING:
-    from duetime.stores.core.call_store import CallStore
+    from duetime.stores.core.calls import CallStore
     from duetime.stores.core.outbox import Outbox
     from duetime.stores.core.transfer import Transfer
 
@@ -39,7 +39,7 @@ class CoreStore:
 
     @cached_property
     def calls(self) -> CallStore:
-        from duetime.stores.core.call_store import CallStore
+        from duetime.stores.core.calls import CallStore
 
         return CallStore(self.backend)
 

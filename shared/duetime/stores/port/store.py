@@ -19,7 +19,7 @@ Rules for all operations:
   what it has stored.
 - Expired timers (``Timer.is_expired``) read as absent everywhere, whether or not they are still stored.
 - One row that cannot be read harms itself alone. A timer is shown as FAILED with the reason UNREADABLE
-  (core/timer_check.py), a namespace and an API key say so (``unreadable``); a list never ends in an error for them.
+  (core/timer_codec.py), a namespace and an API key say so (``unreadable``); a list never ends in an error for them.
 
 ``duetime.testing.contract`` proves each sentence for each store.
 """

@@ -238,7 +238,7 @@ class TimerStore(Protocol):
         """Timers with ``next_attempt_at <= until``, in order, at most ``limit``; strongly consistent.
 
         More timers at one instant than a page holds are all returned over the pages, once each. Where payloads are
-        large, a page holds no more than ``page_budget.PAGE_BYTES`` of them, in memory too.
+        large, a page holds no more than ``pages.PAGE_BYTES`` of them, in memory too.
         ``since`` (not after ``until``) leaves out what has ``next_attempt_at < since``; a ``cursor`` goes
         before it.
         ``known_next``: the caller knows of none before it, so the store may skip looking beyond it; then
@@ -292,6 +292,6 @@ class TimerStore(Protocol):
         """In the order of shard, then id. A timer that is not changed meanwhile appears exactly once.
 
         The work of one call is bounded, whatever the filter leaves out, and so is what it holds of payloads
-        (``page_budget.PAGE_BYTES``).
+        (``pages.PAGE_BYTES``).
         """
         ...

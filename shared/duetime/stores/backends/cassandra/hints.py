@@ -17,13 +17,13 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from duetime.domain.errors import StoreUnavailable
+from duetime.stores.backend import rounds
 from duetime.stores.backends.cassandra import layout, places
 from duetime.stores.backends.cassandra.changes import Hint
 from duetime.stores.backends.cassandra.layout import Partition
 from duetime.stores.backends.cassandra.requests import Statement, Unsettled
 from duetime.stores.backends.cassandra.session import CassandraSession
 from duetime.stores.entity import AccessPath, Entity, Value
-from duetime.stores.rounds import rounds
 
 GRACE_SECONDS: Final = 60.0
 """How long a hint whose change is not there yet is left alone. Only courtesy: removing one earlier makes the change

@@ -9,7 +9,17 @@ from typing import Final
 from uuid import UUID
 
 from duetime.domain.errors import StoreError, StoreUnavailable
-from duetime.stores.backend import GUARD_LOST, NOT_WRITTEN, WRITTEN, Change, Guard, Write, WriteStatus, Written
+from duetime.stores.backend import (
+    GUARD_LOST,
+    NOT_WRITTEN,
+    WRITTEN,
+    Change,
+    Guard,
+    Write,
+    WriteStatus,
+    Written,
+    rounds,
+)
 from duetime.stores.backends.cassandra import layout, places
 from duetime.stores.backends.cassandra.batches import Batch, Stored, Unit, batches_of
 from duetime.stores.backends.cassandra.changes import Hint, Prepared, prepared, unknown_of
@@ -20,7 +30,6 @@ from duetime.stores.backends.cassandra.requests import Statement, Unsettled
 from duetime.stores.backends.cassandra.session import CassandraSession
 from duetime.stores.entities import SERVICE_CALL
 from duetime.stores.entity import Entity, Key, Value
-from duetime.stores.rounds import rounds
 
 _UNAVAILABLE: Final = Written(WriteStatus.UNAVAILABLE)
 

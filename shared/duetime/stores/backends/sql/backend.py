@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import wraps
 from operator import attrgetter, itemgetter
+from typing import ParamSpec, TypeVar
 
 from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.domain.times import to_milliseconds
@@ -25,14 +27,39 @@ from duetime.stores.backend import (
     spelled_out,
 )
 from duetime.stores.backends.sql.database import Database, Mutation
-from duetime.stores.backends.sql.deadlocks import retry_on_deadlock
 from duetime.stores.backends.sql.dialects.dialect import open_dialect
+from duetime.stores.backends.sql.errors import TransactionAborted
 from duetime.stores.backends.sql.reads import Reads
 from duetime.stores.backends.sql.statements import Statements
 from duetime.stores.decoding import is_text
 from duetime.stores.entities import TIMER
 from duetime.stores.entity import DAMAGED, Entity, Key, Row
 from duetime.stores.time_source import StoreTime, TimeSource
+
+MAX_TRIES = 10
+"""With each try another transaction has ended, so only a crowd on the same rows needs several."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def retry_on_deadlock(operation: Callable[P, R]) -> Callable[P, R]:
+    """Try ``operation`` again when its transaction was ended. Raises ``TransactionAborted`` after ``MAX_TRIES``.
+
+    InnoDB locks rows by one index after the other, so even transactions of a single row can deadlock, whatever the
+    order of the statements. Databases then end one of them, which has stored nothing, and ask for it again.
+    """
+
+    @wraps(operation)
+    def retried(*args: P.args, **kwargs: P.kwargs) -> R:
+        for _ in range(MAX_TRIES - 1):
+            try:
+                return operation(*args, **kwargs)
+            except TransactionAborted:
+                continue
+        return operation(*args, **kwargs)
+
+    return retried
 
 
 class SqlBackend:
