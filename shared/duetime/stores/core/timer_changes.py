@@ -7,8 +7,9 @@ timer as it can be read or salvaged; None when there is none or it has expired.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
+from operator import attrgetter
 
 from duetime.domain.errors import StoreError
 from duetime.domain.namespaces import Namespace
@@ -212,26 +213,12 @@ def created(timer: Timer, now: datetime) -> Timer:
     """``timer`` as it is stored first: with the time of its unit of work."""
     if timer.created_at == timer.updated_at == now:
         return timer
-    return Timer(  # ``replace`` takes twice as long, for each of a batch
-        namespace=timer.namespace,
-        timer_id=timer.timer_id,
-        shard_id=timer.shard_id,
-        content=timer.content,
-        digest=timer.digest,
-        state=timer.state,
-        revision=timer.revision,
-        firing_id=timer.firing_id,
-        attempts=timer.attempts,
-        next_attempt_at=timer.next_attempt_at,
-        created_at=now,
-        updated_at=now,
-        fired_at=timer.fired_at,
-        failure=timer.failure,
-        expires_at=timer.expires_at,
-        rearmed_at=timer.rearmed_at,
-        attempt_log=timer.attempt_log,
-        schedule=timer.schedule,
-    )
+    # ``replace`` takes a fifth longer, for each of a batch.
+    return Timer(**dict(zip(_FIELDS, _values(timer), strict=True)) | {"created_at": now, "updated_at": now})
+
+
+_FIELDS = tuple(each.name for each in fields(Timer))
+_values = attrgetter(*_FIELDS)
 
 
 def put_result(
