@@ -28,11 +28,6 @@ _HTTP_DATE = re.compile(
 """The three forms of RFC 9110, section 5.6.7, all in UTC. The standard reader of dates takes much more for one."""
 
 
-# A whole number of more than 4,300 digits must not make the rest unreadable. Made once: ``json.loads`` would make a
-# decoder for each response.
-_decode = json.JSONDecoder(parse_int=float).decode
-
-
 class Disposition(StrEnum):
     FIRED = "fired"
     RESCHEDULE = "reschedule"
@@ -159,7 +154,8 @@ def _json_object(body: bytes) -> dict[str, Any]:
     if b"{" not in body:  # in whatever encoding
         return {}
     try:
-        document = _decode(body.decode(json.detect_encoding(body), "surrogatepass"))
+        # As floats, since a whole number of more than 4,300 digits must not make the rest unreadable.
+        document = json.loads(body, parse_int=float)
     except (ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
