@@ -61,7 +61,7 @@ function draw(page, path, { data: schedule, text }, { past, coming }, load) {
           calendarStrip(coming, KEPT),
           coming.length ? occurrenceTable("Coming occurrences", coming.slice(0, SHOWN), schedule.timeZone) : h("p", { class: "muted" }, "None."),
         ),
-        section("History", {}, past.length ? historyTable(past) : h("p", { class: "muted" }, "No occurrence yet.")),
+        section("History", {}, past.length ? history(past) : h("p", { class: "muted" }, "No occurrence yet.")),
         callbackSections(schedule, text),
       ),
       h("div", null, section("Schedule", {}, allFacts(schedule))),
@@ -105,9 +105,19 @@ function allFacts(schedule) {
   ]);
 }
 
-function historyTable(past) {
+/** The last lines; those before can be folded out. */
+function history(past) {
+  const before = past.slice(SHOWN);
+  return [
+    historyTable("Past occurrences", past.slice(0, SHOWN)),
+    before.length > 0 &&
+      h("details", { class: "fold", data: { key: "history" } }, h("summary", { data: { key: "history summary" } }, `${before.length} before`), historyTable("Occurrences before", before)),
+  ];
+}
+
+function historyTable(caption, past) {
   return table(
-    "Past occurrences",
+    caption,
     [
       { label: "Number", class: "fit number", cell: (line) => line.number },
       { label: "State", class: "fit", cell: (line) => badge(line.state) },
