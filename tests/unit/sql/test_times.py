@@ -148,11 +148,13 @@ def live(store: SqlStore) -> None:
     store.timers.record(leased(outcomes), now=NOW)
     store.timers.rearm(single, [TimerRef(fourth.timer_id)], rearm=Rearm.REDRIVE, now=NOW)
     (schedule,) = create(store, make_schedule(single))  # type: ignore[arg-type]
+    lease = claim_shard(store, 0, "s", lease_seconds=9, now=NOW)
+    assert lease is not None
     outcome = after(retried(schedule, next_attempt_at=LATER))
-    store.timers.record(leased([outcome]), now=NOW)
+    store.timers.record(leased([outcome], lease), now=NOW)
     own = None if outcome.schedule is None else outcome.schedule.detached
     assert own is not None
-    store.timers.record(leased([after_last_attempt(failed(own), now=NOW, started_at=NOW)]), now=NOW)
+    store.timers.record(leased([after_last_attempt(failed(own), now=NOW, started_at=NOW)], lease), now=NOW)
     claim_shard(store, 1, "v", lease_seconds=9, now=NOW)  # after a release
     store.leases.announce_worker("w", ttl_seconds=9, now=NOW)
     store.leases.announce_worker("w", ttl_seconds=9, now=NOW)
