@@ -1,15 +1,20 @@
-"""Defines the events of timers that Duetime publishes besides callbacks. docs/events.md describes each."""
+"""Defines what Duetime publishes of timers and schedules besides callbacks. docs/events.md describes each event."""
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from uuid import UUID, uuid5
 
 from duetime.domain import ids
+from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState
 from duetime.domain.outcomes import Outcome
-from duetime.domain.timers import FailureReason
+from duetime.domain.schedules import Schedule
+from duetime.domain.timers import FailureReason, Timer
 from duetime.domain.times import format_instant
 
 TIMER_FAILED = "timer.failed"
@@ -18,8 +23,32 @@ _EVENTS = UUID("818ca3fe-3413-548b-9c5c-bd54dfbf663c")
 """The namespace of event ids (RFC 9562, version 5). Never to be changed: it is what makes a repeat recognisable."""
 
 
+class Event(ABC):
+    """What is announced. ``event_id`` is the same however often that is."""
+
+    __slots__ = ()
+    event_id: UUID
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Its type, like ``timer.failed``."""
+
+    @property
+    @abstractmethod
+    def occurred_at(self) -> datetime: ...
+
+    @abstractmethod
+    def document(self) -> dict[str, object]:
+        """Return the event as it is published: JSON values, camelCase names."""
+
+    def to_json(self) -> str:
+        """``document`` as text. ASCII: a lone surrogate in a tag has no other form that every consumer reads."""
+        return json.dumps(self.document(), separators=(",", ":"))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimerFailed:
+class TimerFailed(Event):
     """A timer has become a dead letter: its attempts are exhausted, refused, or it cannot be read.
 
     ``event_id`` is the same however often this failure is announced: a firing fails once, and once more for each
@@ -43,13 +72,20 @@ class TimerFailed:
     """It is an occurrence of this schedule that has failed; ``timer_id`` is None."""
 
     @property
+    def name(self) -> str:
+        return TIMER_FAILED
+
+    @property
+    def occurred_at(self) -> datetime:
+        return self.failed_at
+
+    @property
     def timer_uuid(self) -> UUID | None:
         if self.namespace is None or self.timer_id is None:
             return None
         return ids.timer_uuid(self.namespace, self.timer_id)
 
     def document(self) -> dict[str, object]:
-        """The event as it is published: JSON values, camelCase names."""
         return {
             "id": str(self.event_id),
             "type": TIMER_FAILED,
@@ -68,9 +104,90 @@ class TimerFailed:
             "tags": list(self.tags),
         }
 
-    def to_json(self) -> str:
-        """``document`` as text. ASCII: a lone surrogate in a tag has no other form that every consumer reads."""
-        return json.dumps(self.document(), separators=(",", ":"))
+
+class ScheduleEventType(StrEnum):
+    PAUSED = "schedule.paused"
+    ENDED = "schedule.ended"
+    MISFIRED = "schedule.misfired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleEvent(Event):
+    """A poller has paused or ended a schedule, or passed occurrences that were missed.
+
+    ``reason`` is that of the pause or the end. Of missed ones there is the span: first, last, and how many, as in the
+    history.
+    """
+
+    event_id: UUID
+    type: ScheduleEventType
+    at: datetime
+    namespace: str
+    schedule_id: str
+    reason: str | None = None
+    missed: OccurrenceRecord | None = None
+    correlation_id: str | None = None
+    tags: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return str(self.type)
+
+    @property
+    def occurred_at(self) -> datetime:
+        return self.at
+
+    def document(self) -> dict[str, object]:
+        missed = self.missed
+        last_at = None if missed is None else missed.last_scheduled_at or missed.scheduled_at
+        return {
+            "id": str(self.event_id),
+            "type": self.name,
+            "namespace": self.namespace,
+            "scheduleId": self.schedule_id,
+            "occurredAt": format_instant(self.at),
+            "reason": self.reason,
+            "scheduledAt": None if missed is None else format_instant(missed.scheduled_at),
+            "lastScheduledAt": None if last_at is None else format_instant(last_at),
+            "count": None if missed is None else missed.count,
+            "correlationId": self.correlation_id,
+            "tags": list(self.tags),
+        }
+
+
+def schedule_events(
+    timer: Timer, schedule: Schedule, lines: Sequence[OccurrenceRecord], *, at: datetime
+) -> list[ScheduleEvent]:
+    """Return the events of the step after which the schedule ``timer`` stands at ``schedule``.
+
+    What is later than ``expireAfter`` is a failed occurrence, and no misfire.
+    """
+    before = timer.schedule
+    assert before is not None
+    found: list[tuple[ScheduleEventType, str | None, OccurrenceRecord | None]] = [
+        (ScheduleEventType.MISFIRED, None, line)
+        for line in lines
+        if line.state is OccurrenceState.MISSED and line.failure is None
+    ]
+    if schedule.pause is not None and before.pause is None:
+        found.append((ScheduleEventType.PAUSED, schedule.pause.reason, None))
+    if schedule.end is not None and before.end is None:
+        found.append((ScheduleEventType.ENDED, str(schedule.end), None))
+    step = f"{timer.timer_uuid}:{format_instant(timer.created_at)}:{timer.revision}"
+    return [
+        ScheduleEvent(
+            event_id=uuid5(_EVENTS, f"{kind}:{step}"),
+            type=kind,
+            at=at,
+            namespace=timer.namespace,
+            schedule_id=timer.schedule_id or "",
+            reason=reason,
+            missed=missed,
+            correlation_id=timer.content.correlation_id,
+            tags=timer.content.tags,
+        )
+        for kind, reason, missed in found
+    ]
 
 
 def failed_event(outcome: Outcome) -> TimerFailed:

@@ -7,9 +7,10 @@ host: what is counted has a size that is known before the first timer fires.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
+from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState
 from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.service_calls import CallStatus
 from duetime.domain.timers import FailureReason
@@ -97,6 +98,8 @@ class EngineStats:
     deferred: int = 0
     breakers_opened: int = 0
     executions_timed_out: int = 0
+    occurrences_missed: int = 0
+    occurrences_skipped: int = 0
     retried_by: dict[str, int] = field(default_factory=_no_reasons)
     failed_by: dict[str, int] = field(default_factory=_no_reasons)
     calls_by: dict[str, int] = field(default_factory=_no_endings)
@@ -128,6 +131,14 @@ class EngineStats:
             else:
                 self.failed += 1
                 self.failed_by[outcome.failure.reason] += 1
+
+    def count_occurrences(self, lines: Iterable[OccurrenceRecord]) -> None:
+        """Count those of schedules that nothing was sent for."""
+        for line in lines:
+            if line.state is OccurrenceState.MISSED:
+                self.occurrences_missed += line.count
+            elif line.state is OccurrenceState.SKIPPED:
+                self.occurrences_skipped += 1
 
     def count_ended(self, status: CallStatus | None) -> None:
         """``status``: of a service call that ended; None when none did."""

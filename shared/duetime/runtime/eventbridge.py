@@ -7,11 +7,10 @@ from typing import Any
 
 from duetime.domain.call_events import CallEvent
 from duetime.domain.clock import Clock
-from duetime.domain.events import TimerFailed
+from duetime.domain.events import Event
 from duetime.engine.response.failure_events import EventsUndelivered
 
 SOURCE = "duetime.timers"
-DETAIL_TYPE = "Timer Failed"
 CALLS_SOURCE = "duetime.calls"
 MAX_ENTRIES = 10
 """What PutEvents takes in one request."""
@@ -81,10 +80,15 @@ class EventBridgeEvents:
         """``bus``: name or ARN of the event bus."""
         self._bus = _Bus(bus, PUBLISH_SECONDS, clock, make_client)
 
-    def publish(self, events: Sequence[TimerFailed]) -> None:
+    def publish(self, events: Sequence[Event]) -> None:
         """Raises ``EventsUndelivered`` with those that EventBridge refused or that there was no time for."""
         entries = [
-            {"Source": SOURCE, "DetailType": DETAIL_TYPE, "Detail": event.to_json(), "Time": event.failed_at}
+            {
+                "Source": SOURCE,
+                "DetailType": event.name.replace(".", " ").title(),
+                "Detail": event.to_json(),
+                "Time": event.occurred_at,
+            }
             for event in events
         ]
         refused = self._bus.put(entries)

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from duetime import __version__
 from duetime.delivery.port import Callback, CallbackResult
 from duetime.delivery.sender_thread import SenderThread
-from duetime.domain.events import TimerFailed
+from duetime.domain.events import Event
 from duetime.engine.response.failure_events import EventsUndelivered
 
 TIMEOUT_SECONDS = 3.0
@@ -27,7 +27,7 @@ class HookEvents:
     """``FailureEvents`` of the engine. A response of 2xx takes an event; anything else is tried again."""
 
     def __init__(self, url: str, make_sender: Callable[[], SenderThread]) -> None:
-        """``make_sender`` makes a sender that connects anywhere; it is called when the first timer fails."""
+        """``make_sender`` makes a sender that connects anywhere; it is called for the first event."""
         self._url, self._authorization = _without_user(url)
         self._make_sender = make_sender
         self._sender: SenderThread | None = None
@@ -36,7 +36,7 @@ class HookEvents:
         self._last_key = 0
         self._is_closed = False
 
-    def publish(self, events: Sequence[TimerFailed]) -> None:
+    def publish(self, events: Sequence[Event]) -> None:
         """Raises ``EventsUndelivered``."""
         if self._sender is None:
             self._sender = self._make_sender()
@@ -65,7 +65,7 @@ class HookEvents:
         if self._sender is not None:
             self._sender.close()
 
-    def _post(self, event: TimerFailed, key: int) -> Callback:
+    def _post(self, event: Event, key: int) -> Callback:
         headers = (
             "Content-Type: application/json",
             f"User-Agent: Duetime/{__version__}",

@@ -105,6 +105,10 @@ COUNTERS = (
         "Unreported executions of service calls that the watchdog ended.",
         "ExecutionsTimedOut",
     ),
+    _counter(
+        "occurrences_missed", "occurrences_missed", "Occurrences of schedules that were missed.", "OccurrencesMissed"
+    ),
+    _counter("occurrences_skipped", "occurrences_skipped", "Occurrences skipped while an earlier one went on."),
     _counter("parkings", "parked", "Callbacks parked because they took long.", "Parkings"),
     _counter(
         "deferrals", "deferred", "Due timers left in the store because there was no room for their host, by page."

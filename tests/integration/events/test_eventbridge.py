@@ -15,7 +15,7 @@ from botocore.config import Config
 from botocore.stub import ANY, Stubber
 from moto import mock_aws
 
-from duetime.domain.events import TimerFailed
+from duetime.domain.events import ScheduleEvent, ScheduleEventType, TimerFailed
 from duetime.domain.timers import FailureReason
 from duetime.engine.response.failure_events import EventsUndelivered
 from duetime.runtime.eventbridge import MAX_ENTRIES, EventBridgeEvents
@@ -134,6 +134,28 @@ def test_events_that_are_refused_one_by_one_are_named() -> None:
             publisher(stubbed).publish(events)
     assert raised.value.message == "ThrottlingException"
     assert list(raised.value.events) == [events[1]]
+
+
+def test_the_detail_type_is_that_of_the_event() -> None:
+    event = ScheduleEvent(
+        event_id=uuid4(),
+        type=ScheduleEventType.MISFIRED,
+        at=NOW,
+        namespace="default",
+        schedule_id="s1",
+    )
+    stubbed = client("events", None)
+    entry = {
+        "Source": "duetime.timers",
+        "DetailType": "Schedule Misfired",
+        "Detail": event.to_json(),
+        "Time": event.at,
+        "EventBusName": "timers",
+    }
+    with Stubber(stubbed) as stub:
+        stub.add_response("put_events", {"FailedEntryCount": 0, "Entries": [{"EventId": "1"}]}, {"Entries": [entry]})
+        publisher(stubbed).publish([event])
+        stub.assert_no_pending_responses()
 
 
 def test_nobody_at_the_endpoint_is_an_answer_too() -> None:

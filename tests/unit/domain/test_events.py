@@ -1,4 +1,4 @@
-"""The event of a timer that failed: its id and its JSON."""
+"""Events of timers that failed, and of schedules: their ids and their JSON."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from duetime.domain.events import failed_event, unreadable_event
+from duetime.domain.events import ScheduleEvent, failed_event, schedule_events, unreadable_event
+from duetime.domain.namespaces import Pause
+from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.testing.contract.builders import make_namespace, make_timer
+from duetime.testing.contract.schedules import make_schedule
 from tests.support.clock import NOW
 
 SAMPLE = Path(__file__).parents[3] / "events" / "timer_failed.json"
@@ -91,3 +94,46 @@ def test_the_sample_has_the_members_of_an_event() -> None:
     assert sample["source"] == "duetime.timers"
     assert sample["detail-type"] == "Timer Failed"
     assert sample["detail"].keys() == failed_event(failed(timer())).document().keys()
+
+
+def test_a_step_of_a_schedule_has_one_event_however_often_it_is_announced() -> None:
+    schedule_timer = make_schedule(make_namespace("shop"))
+    assert schedule_timer.schedule is not None
+    after = replace(schedule_timer.schedule, pause=Pause(NOW, "full"))
+
+    def told(given: Timer, *, at_seconds: float = 0.0) -> ScheduleEvent:
+        (event,) = schedule_events(given, after, (), at=NOW + timedelta(seconds=at_seconds))
+        return event
+
+    first = told(schedule_timer)
+    assert told(schedule_timer, at_seconds=9).event_id == first.event_id
+    assert told(replace(schedule_timer, revision=2)).event_id != first.event_id
+    assert told(replace(schedule_timer, created_at=NOW + timedelta(days=1))).event_id != first.event_id
+    assert json.loads(first.to_json()) == {
+        "id": str(first.event_id),
+        "type": "schedule.paused",
+        "namespace": "shop",
+        "scheduleId": "s1",
+        "occurredAt": "2026-12-20T15:30:00.000Z",
+        "reason": "full",
+        "scheduledAt": None,
+        "lastScheduledAt": None,
+        "count": None,
+        "correlationId": schedule_timer.content.correlation_id,
+        "tags": list(schedule_timer.content.tags),
+    }
+
+
+def test_an_occurrence_beyond_its_own_limit_has_failed_and_is_no_misfire() -> None:
+    schedule_timer = make_schedule(make_namespace("shop"))
+    assert schedule_timer.schedule is not None
+    expired = OccurrenceRecord(
+        number=1,
+        state=OccurrenceState.MISSED,
+        scheduled_at=NOW,
+        recorded_at=NOW,
+        failure=Failure(FailureReason.EXPIRED, "late", NOW),
+    )
+    lines = (expired, replace(expired, failure=None))
+    found = schedule_events(schedule_timer, schedule_timer.schedule, lines, at=NOW)
+    assert [event.name for event in found] == ["schedule.misfired"]

@@ -15,6 +15,7 @@ from typing import Final
 
 from duetime.delivery.port import Callback, CallbackResult
 from duetime.domain.errors import InvalidInput
+from duetime.domain.events import ScheduleEvent, schedule_events
 from duetime.domain.outcomes import Outcome
 from duetime.domain.schedule_timers import (
     after_attempt,
@@ -77,12 +78,12 @@ class RecurringDelivery(DecidedDelivery[Timer | None]):
             launcher=launcher,
             offload=offload,
         )
-        self._concerning: Batcher[tuple[Attempt, Outcome], None] = Batcher(
+        self._concerning: Batcher[tuple[Attempt, Outcome], list[ScheduleEvent]] = Batcher(
             self._change_all,
             context,
             offload,
             action="delivery.retried",
-            on_written=lambda batch, results: self._record_all(batch),  # noqa: ARG005
+            on_written=self._record_all,
             on_refused=self._record_refused,
             on_given_up=self._settle_all,
             gathering=self._at_once,
@@ -166,25 +167,28 @@ class RecurringDelivery(DecidedDelivery[Timer | None]):
         else:
             super()._record(attempt, outcome)
 
-    def _change_all(self, batch: Sequence[tuple[Attempt, Outcome]]) -> list[None]:
+    def _change_all(self, batch: Sequence[tuple[Attempt, Outcome]]) -> list[list[ScheduleEvent]]:
         """In a thread."""
-        for _, outcome in batch:
-            self._change(outcome)
-        return [None] * len(batch)
+        return [self._change(outcome) for _, outcome in batch]
 
-    def _change(self, outcome: Outcome) -> None:
+    def _change(self, outcome: Outcome) -> list[ScheduleEvent]:
         now, own = self._context.clock.now(), outcome.timer
+        events: list[ScheduleEvent] = []
 
         def change(timer: Timer) -> Timer:
             if timer.schedule is None or timer.created_at > own.created_at:  # another one with the id
                 return timer
             schedule = after_response(timer.schedule, outcome, now=now)
+            events[:] = schedule_events(timer, schedule, (), at=now)
             return timer if schedule == timer.schedule else standing_at(timer, schedule, now=now)
 
         self._schedules.change_of(own, change, now=now)
+        return events
 
-    def _record_all(self, batch: Sequence[tuple[Attempt, Outcome]]) -> None:
-        for attempt, outcome in batch:
+    def _record_all(self, batch: Sequence[tuple[Attempt, Outcome]], results: Sequence[list[ScheduleEvent]]) -> None:
+        for (attempt, outcome), events in zip(batch, results, strict=True):
+            for event in events:
+                self._recorder.announce(event)
             self._recorder.record(attempt, outcome)
 
     def _record_refused(self, concerning: tuple[Attempt, Outcome], error: Exception) -> None:

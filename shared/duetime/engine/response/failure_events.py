@@ -1,4 +1,4 @@
-"""Tells the world that timers failed, before that is recorded, and never for long.
+"""Tells the world that timers failed, or what became of schedules, before that is recorded, and never for long.
 
 Order: an event is published, then its outcome is recorded, so a crash in between announces a failure twice and
 never not at all. Events have a thread of their own: outcomes that need no event do not wait for a slow bus.
@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Protocol
 
 from duetime.domain.errors import DuetimeError
-from duetime.domain.events import TimerFailed, unreadable_event
+from duetime.domain.events import Event, TimerFailed, unreadable_event
 from duetime.engine.context import EngineContext
 from duetime.engine.waiting import WakeupEvent
 from duetime.stores.port.timers import UnreadableRow
@@ -34,7 +34,7 @@ class EventsUndelivered(DuetimeError):
 
     code = "events_undelivered"
 
-    def __init__(self, message: str, events: Sequence[TimerFailed]) -> None:
+    def __init__(self, message: str, events: Sequence[Event]) -> None:
         super().__init__(message)
         self.events = tuple(events)
 
@@ -42,7 +42,7 @@ class EventsUndelivered(DuetimeError):
 class FailureEvents(Protocol):
     """Where events go. Called from one thread at a time."""
 
-    def publish(self, events: Sequence[TimerFailed]) -> None:
+    def publish(self, events: Sequence[Event]) -> None:
         """Deliver the events, at most MAX_BATCH of them; blocks for a few seconds at most.
 
         Raises ``EventsUndelivered``. An event may come again, with the same ``event_id``.
@@ -70,11 +70,11 @@ class FailureEventPublisher:
         self._offload = context.threads.make(1, "duetime-events")
         self._stats = context.stats
         self._random = context.random
-        self._pending: list[tuple[TimerFailed, Callable[[], None]]] = []
+        self._pending: list[tuple[Event, Callable[[], None]]] = []
         self._alarm = WakeupEvent()
         self._is_heard = True
 
-    def add(self, event: TimerFailed, then: Callable[[], None]) -> None:
+    def add(self, event: Event, then: Callable[[], None]) -> None:
         """``then`` is called in the event loop's thread when all has been done for ``event`` that can be."""
         if len(self._pending) >= self._room:
             self._log_undelivered([event], "too many events wait")
@@ -111,7 +111,7 @@ class FailureEventPublisher:
         """Forget what waits; its callbacks are not called."""
         self._pending.clear()
 
-    async def _announce(self, events: list[TimerFailed]) -> None:
+    async def _announce(self, events: list[Event]) -> None:
         left, why = events, ""
         give_up_at = asyncio.get_running_loop().time() + PATIENCE_SECONDS
         for number in range(TRIES if self._is_heard else 1):
@@ -131,7 +131,7 @@ class FailureEventPublisher:
         if left:
             self._log_undelivered(left, why)
 
-    async def _try(self, events: list[TimerFailed], timeout_seconds: float) -> tuple[list[TimerFailed], str]:
+    async def _try(self, events: list[Event], timeout_seconds: float) -> tuple[list[Event], str]:
         """The events that were not taken, and why."""
         try:
             await asyncio.wait_for(self._offload.run(lambda: self._publisher.publish(events)), timeout_seconds)
@@ -144,7 +144,7 @@ class FailureEventPublisher:
             return events, type(error).__name__
         return [], ""
 
-    def _log_undelivered(self, events: Sequence[TimerFailed], why: str) -> None:
+    def _log_undelivered(self, events: Sequence[Event], why: str) -> None:
         self._stats.events_undelivered += len(events)
         for event in events:
             log.error(

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from duetime.domain.events import TimerFailed, failed_event
+from duetime.domain.events import Event, ScheduleEvent, ScheduleEventType, failed_event, schedule_events
 from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
 from duetime.domain.timers import TimerState
 from duetime.engine.batching import Batcher, Partitions, bug_in, refusal, timer_facts
@@ -129,22 +129,44 @@ class Recorder:
         """Store when its timer may be fired again, if nothing has come of ``attempt`` by then."""
         attempt.state = AttemptState.PARKING
         outcome = attempt.delivery.to_record(attempt, parked(attempt.timer, fired_at=attempt.fired_at))
-        self._batcher.add(_Item(outcome, attempt.lease, attempt))
+        self._add(_Item(outcome, attempt.lease, attempt))
 
-    def announce(self, event: TimerFailed) -> None:
+    def announce(self, event: Event) -> None:
         """Publish an event that has no outcome to record."""
+        if isinstance(event, ScheduleEvent):
+            _log_event(event)
         if self._publisher is not None:
             self._publisher.add(event, lambda: None)
 
     def _add(self, item: _Item) -> None:
         outcome = item.outcome.of_attempt
+        events: list[Event] = []
         if outcome.state is TimerState.FAILED:
             _log_failed(outcome)
-            if self._publisher is not None:
-                self._announcing[id(item)] = item
-                self._publisher.add(failed_event(outcome), lambda: self._batcher.add(self._announcing.pop(id(item))))
-                return
-        self._batcher.add(item)
+            events.append(failed_event(outcome))
+        for change in self._of_schedule(item.outcome):
+            _log_event(change)
+            events.append(change)
+        if self._publisher is None or not events:
+            self._batcher.add(item)
+            return
+        self._announcing[id(item)] = item
+        left = len(events)
+
+        def announced() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self._batcher.add(self._announcing.pop(id(item)))
+
+        for event in events:
+            self._publisher.add(event, announced)
+
+    def _of_schedule(self, outcome: Outcome) -> list[ScheduleEvent]:
+        step = outcome.schedule
+        if step is None or not outcome.timer.is_schedule:
+            return []
+        return schedule_events(outcome.timer, step.schedule, step.occurrences, at=self._clock.now())
 
     def _write(self, batch: Sequence[_Item]) -> list[RecordStatus]:
         """In a thread."""
@@ -199,6 +221,7 @@ class Recorder:
         attempt.delivery.recorded(outcome)
         if status is RecordStatus.APPLIED:
             self._note_due(attempt, outcome)
+            self._stats.count_occurrences(() if outcome.schedule is None else outcome.schedule.occurrences)
 
     def _note_due(self, attempt: Attempt, outcome: Outcome) -> None:
         detached = None if outcome.schedule is None else outcome.schedule.detached
@@ -255,6 +278,18 @@ class Recorder:
             exc_info=bug_in(error),
             extra={"action": "record.refused", "state": outcome.state, **refusal(outcome.timer, error)},
         )
+
+
+def _log_event(event: ScheduleEvent) -> None:
+    facts: dict[str, object] = {"namespace": event.namespace, "schedule_id": event.schedule_id}
+    if event.type is ScheduleEventType.MISFIRED and event.missed is not None:
+        action, line = {"action": "schedule.misfired", "count": event.missed.count}, "occurrences were missed"
+    elif event.type is ScheduleEventType.PAUSED:
+        action, line = {"action": "schedule.paused", "reason": event.reason}, "schedule paused"
+    else:
+        log.info("schedule ended", extra={"action": "schedule.ended", "reason": event.reason, **facts})
+        return
+    log.warning(line, extra={**action, **facts})
 
 
 def _log_failed(outcome: Outcome) -> None:
