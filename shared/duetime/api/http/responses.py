@@ -27,11 +27,13 @@ class ResponseModel(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """What a response holds. Every field is there unless its type allows ``msgspec.UNSET``."""
 
     @classmethod
-    def of(cls, source: object, **others: object) -> Self:
-        """Make the response of ``source``: a field that ``others`` does not give has its name there."""
-        same = {name: getattr(source, name) for name in cls.__struct_fields__ if name not in others}
-        texts = {name: format_instant(value) for name, value in same.items() if isinstance(value, datetime)}
-        return cls(**same | texts | others)
+    def of(cls, source: object, **given: object) -> Self:
+        """Make the response of ``source``: a field that is not ``given`` has its name there. Times become texts."""
+        for name in cls.__struct_fields__:
+            if name not in given:
+                value = getattr(source, name)
+                given[name] = format_instant(value) if isinstance(value, datetime) else value
+        return cls(**given)
 
 
 Instant = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
