@@ -86,6 +86,9 @@ if TYPE_CHECKING:
     )
     from duetime_client.retrying import NO_RETRIES, Retries
     from duetime_client.schedule_models import (
+        Backfilled,
+        CancelledBackfill,
+        ChangedSchedules,
         NewSchedule,
         Occurrences,
         OccurrenceState,
@@ -110,6 +113,7 @@ __all__ = [
     "AsyncDuetime",
     "Attempt",
     "AttemptOutcome",
+    "Backfilled",
     "CallEvent",
     "CallFailure",
     "CallOutcome",
@@ -117,6 +121,8 @@ __all__ = [
     "CallStatus",
     "CallTimer",
     "CallTimerState",
+    "CancelledBackfill",
+    "ChangedSchedules",
     "ClockChange",
     "ClockEffect",
     "Conflict",

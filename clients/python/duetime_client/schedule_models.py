@@ -192,3 +192,31 @@ class Triggered:
     namespace: str
     scheduled_at: datetime
     firing_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedSchedules:
+    """``skipped`` were changed by others meanwhile. ``next_cursor``: of a page that is not the last."""
+
+    affected: int
+    skipped: int
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backfilled:
+    """``created`` occurrences will be sent, the last one at ``last_due_at``; ``skipped`` are to be sent anyway."""
+
+    created: int
+    skipped: int
+    last_due_at: datetime | None
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelledBackfill:
+    """``skipped`` were in flight, or changed by others meanwhile."""
+
+    cancelled: int
+    skipped: int
+    next_cursor: str | None

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from duetime.api.http.cursors import Cursors
 from duetime.api.http.request import Request
+from duetime.app.backfill import Backfills
 from duetime.app.namespaces import kept, readable, stored_namespace, visible
+from duetime.app.schedule_lists import ScheduleLists
 from duetime.app.schedules import Schedules
 from duetime.app.timers import Timers
 from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
@@ -147,6 +149,14 @@ class Services:
     cursors: Cursors
     timers: Timers
     schedules: Schedules
+
+    @property
+    def schedule_lists(self) -> ScheduleLists:
+        return ScheduleLists(self.schedules)
+
+    @property
+    def backfills(self) -> Backfills:
+        return Backfills(self.schedules)
 
     @classmethod
     def of(cls, context: ApiContext) -> Services:

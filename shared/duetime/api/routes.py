@@ -11,8 +11,9 @@ from duetime.api.http.route import Route
 from duetime.api.keys import endpoints as keys
 from duetime.api.namespaces import endpoints as namespaces
 from duetime.api.namespaces import secrets
+from duetime.api.schedules import backfills, preview
 from duetime.api.schedules import endpoints as schedules
-from duetime.api.schedules import preview
+from duetime.api.schedules import lists as schedule_lists
 from duetime.api.status import endpoints as status
 from duetime.api.timers import attempts, batches, lists, redrives
 from duetime.api.timers import endpoints as timers
@@ -42,6 +43,8 @@ TIMER_ROUTES = (
     *keys.ROUTES,
     *webhooks.ROUTES,
     *schedules.ROUTES,
+    *schedule_lists.ROUTES,
+    *backfills.ROUTES,
     *preview.ROUTES,
     *status.ROUTES,
     *document_routes(all_routes),

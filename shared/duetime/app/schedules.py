@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
+from duetime.app.redrives import is_unreadable
 from duetime.app.revisions import Revisions
 from duetime.app.timers import Stored
 from duetime.domain.clock import Clock
@@ -29,10 +30,9 @@ from duetime.domain.namespaces import Namespace, Pause
 from duetime.domain.occurrences import OccurrenceRecord
 from duetime.domain.schedule_timers import new_schedule_timer, standing_at, triggered
 from duetime.domain.schedules import Occurrence, SchedulePolicy, new_schedule, paused, resumed, retimed
-from duetime.domain.timers import FailureReason, Timer, TimerContent, content_digest
+from duetime.domain.timers import Timer, TimerContent, content_digest
 from duetime.recurrence.spec import TimingSpec
 from duetime.recurrence.stored import read_timing, stored_occurrences, timing_json
-from duetime.stores.port.pages import Page
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
 
@@ -107,12 +107,30 @@ class Schedules:
                 return self._stored(put.timer, schedule_id, is_new=put.status is PutStatus.CREATED)
         raise _changed_all_the_time()
 
+    def rehearse_put(
+        self, namespace: Namespace, asked: NewSchedule, *, now: datetime, wanted: Revisions | None = None
+    ) -> Stored:
+        """Return what ``put`` would. Store nothing. Raises as ``put`` does."""
+        stored = self.store.timers.get(namespace, schedule_timer_id(asked.schedule_id), now=now)
+        if wanted is not None and (stored is None or not wanted.match_strongly(stored.revision)):
+            raise _mismatch()
+        if stored is None or is_unreadable(stored):
+            return Stored(_first_revision(namespace, asked, now), is_new=stored is None)
+        return Stored(_replaced(stored, asked, now), is_new=False)
+
     def get(self, namespace: Namespace, schedule_id: str, *, now: datetime) -> Timer:
         """Return a schedule. Raises ``ScheduleNotFound``."""
         timer = self.store.timers.get(namespace, schedule_timer_id(schedule_id), now=now)
         if timer is None:
             raise ScheduleNotFound(namespace.name, schedule_id)
         return timer
+
+    def readable(self, namespace: Namespace, schedule_id: str, *, now: datetime) -> Timer:
+        """Return a schedule that can be fired. Raises ``ScheduleNotFound`` and ``ScheduleUnreadable``."""
+        schedule = self.get(namespace, schedule_id, now=now)
+        if is_unreadable(schedule):
+            raise _unreadable(schedule_id)
+        return schedule
 
     def delete(
         self, namespace: Namespace, schedule_id: str, *, now: datetime, wanted: Revisions | None = None
@@ -205,9 +223,7 @@ class Schedules:
 
         Returns the timer that is sent. Raises ``ScheduleNotFound``, ``ScheduleUnreadable`` and ``StoreRefused``.
         """
-        schedule = self.get(namespace, schedule_id, now=now)
-        if schedule.failure is not None and schedule.failure.reason is FailureReason.UNREADABLE:
-            raise _unreadable(schedule_id)
+        schedule = self.readable(namespace, schedule_id, now=now)
         (result,) = self.store.timers.put([triggered(schedule, now=now)], mode=PutMode.CREATE, now=now)
         return self._stored(result.timer, schedule_id, is_new=True).timer
 
@@ -264,13 +280,9 @@ class Schedules:
 
     def _stored(self, timer: Timer | None, schedule_id: str, *, is_new: bool) -> Stored:
         if timer is None:
-            raise _refused(schedule_id)
+            raise refused(schedule_id)
         self.on_stored([timer])
         return Stored(timer, is_new)
-
-    def list(self, namespace: Namespace, *, cursor: str | None, limit: int, now: datetime) -> Page[Timer]:
-        """Return a page of schedules, by shard and id. It may be short, even empty, and not be the last."""
-        return self.store.schedules.list(namespace, cursor=cursor, limit=limit, now=now)
 
 
 def _first_revision(namespace: Namespace, wanted: NewSchedule, now: datetime) -> Timer:
@@ -342,7 +354,7 @@ def _or_raise(result: ChangeResult, namespace: Namespace, schedule_id: str) -> T
     if result.status is ChangeStatus.UNREADABLE:
         raise _unreadable(schedule_id)
     if result.status is ChangeStatus.REFUSED:
-        raise _refused(schedule_id)
+        raise refused(schedule_id)
     if result.status is ChangeStatus.NOT_FOUND or result.timer is None:
         raise ScheduleNotFound(namespace.name, schedule_id)
     return result.timer
@@ -364,5 +376,5 @@ def _unreadable(schedule_id: str) -> ScheduleUnreadable:
     return ScheduleUnreadable(f"schedule {schedule_id!r} cannot be read as it is stored: replace or delete it")
 
 
-def _refused(schedule_id: str) -> StoreRefused:
+def refused(schedule_id: str) -> StoreRefused:
     return StoreRefused(f"the database refuses to store schedule {schedule_id!r}")

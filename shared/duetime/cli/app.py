@@ -13,6 +13,7 @@ from duetime import __version__
 from duetime.cli.calls import calls
 from duetime.cli.cost.command import cost
 from duetime.cli.keys import keys
+from duetime.cli.moving.apply import apply
 from duetime.cli.namespaces import namespaces
 from duetime.cli.options import LOGS, load, settings_options
 from duetime.cli.schedules import schedules
@@ -160,7 +161,7 @@ def listen(*, port: int, host: str, status: int, body: str, delay_seconds: float
 
 for command in (
     *(calls, keys, namespaces, schedules, secrets, timers, webhook),
-    *(cost, health, openapi, shards, whoami),
+    *(apply, cost, health, openapi, shards, whoami),
     *(export_store, import_store),
 ):
     app.add_command(command)

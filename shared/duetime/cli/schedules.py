@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from duetime.cli.moving.importing import import_schedules
 from duetime.cli.remote import CLEARED, Remote, if_revision_option, json_option, limit_option, on_server, path
 from duetime.cli.tables import show_item, show_items
 from duetime.cli.timers import TIMER_CLEARABLE, content_options
 from duetime.cli.values import Duration, Instant, options
+from duetime.domain.times import format_instant
+
+if TYPE_CHECKING:
+    from duetime_client import ChangedSchedules
 
 _COLUMNS = {"LOCAL TIME": "localTime", "SCHEDULED AT": "scheduledAt", "DUE AT": "dueAt"}
 
@@ -75,6 +80,12 @@ _CLEARABLE = (
     *("misfire", "catch-up", "overlap", "max-firings", "pause-after"),
     *TIMER_CLEARABLE,
 )
+_filter_options = options(
+    click.option("--tag", help="With this tag."),
+    click.option("--due-from", type=Instant(), help="Next due at this time or later."),
+    click.option("--due-to", type=Instant(), help="Next due before this time."),
+)
+_dry_run_option = click.option("--dry-run", is_flag=True, help="Count them; change nothing.")
 _schedule_arguments = options(click.argument("namespace"), click.argument("schedule_id", metavar="ID"))
 
 
@@ -133,14 +144,25 @@ def create(*, remote: Remote, namespace: str, new_id: str | None, as_json: bool,
 @_policy_options
 @_paused_option
 @content_options
+@click.option("--dry-run", is_flag=True, help="Show what would be stored; store nothing.")
 @if_revision_option
 @json_option
 @on_server("putSchedule")
 def put(
-    *, remote: Remote, namespace: str, schedule_id: str, if_revision: int | None, as_json: bool, **given: Any
+    *,
+    remote: Remote,
+    namespace: str,
+    schedule_id: str,
+    dry_run: bool,
+    if_revision: int | None,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Create or replace the schedule ID, whose history stays. The options are those of `create`."""
-    response = remote.call("PUT", _path(namespace, schedule_id), body=_body(given), if_revision=if_revision)
+    query = {"dry_run": dry_run or None}
+    response = remote.call(
+        "PUT", _path(namespace, schedule_id), query=query, body=_body(given), if_revision=if_revision
+    )
     show_item(response.content, as_json=as_json)
 
 
@@ -181,12 +203,18 @@ def show(*, remote: Remote, namespace: str, schedule_id: str, as_json: bool) -> 
 
 @schedules.command("list", short_help="List the schedules of a namespace.")
 @click.argument("namespace")
+@click.option(
+    "--state",
+    type=click.Choice(["Active", "Paused", "Ended", "Unreadable"], case_sensitive=False),
+    help="In this state.",
+)
+@_filter_options
 @limit_option
 @json_option
 @on_server("listSchedules")
-def list_schedules(*, remote: Remote, namespace: str, limit: int, as_json: bool) -> None:
-    """List the schedules of NAMESPACE, by shard and id, with their next occurrence."""
-    query = {"limit": min(limit + 1, 100)}
+def list_schedules(*, remote: Remote, namespace: str, limit: int, as_json: bool, **filters: Any) -> None:
+    """List the schedules of NAMESPACE that match all filters, by shard and id, with their next occurrence."""
+    query = filters | {"limit": min(limit + 1, 100)}
     found = remote.items(path("/v1/namespaces/{}/schedules", namespace), query, limit=limit + 1)
     show_items(found, _LIST_COLUMNS, as_json=as_json, limit=limit)
 
@@ -227,6 +255,52 @@ def resume(*, remote: Remote, namespace: str, schedule_id: str, if_revision: int
     show_item(response.content, as_json=as_json)
 
 
+@schedules.command("pause-many", short_help="Pause schedules by filter.")
+@click.argument("namespace")
+@click.option("--reason", help="Why, for people (at most 255 characters).")
+@_filter_options
+@_dry_run_option
+@on_server("pauseSchedules")
+def pause_many(*, remote: Remote, namespace: str, dry_run: bool, **given: Any) -> int:
+    """Pause the active schedules of NAMESPACE that match all filters: without filters, all of them.
+
+    After an interruption, run it again for the rest. Exit code 1: some were changed by others meanwhile.
+    """
+    return _show_changed(remote.client.schedules.pause_many(namespace, **given, dry_run=dry_run), "paused", dry_run)
+
+
+@schedules.command("resume-many", short_help="Resume schedules by filter.")
+@click.argument("namespace")
+@_filter_options
+@_dry_run_option
+@on_server("resumeSchedules")
+def resume_many(*, remote: Remote, namespace: str, dry_run: bool, **given: Any) -> int:
+    """Resume the paused schedules of NAMESPACE that match all filters, as `pause-many` pauses them."""
+    return _show_changed(remote.client.schedules.resume_many(namespace, **given, dry_run=dry_run), "resumed", dry_run)
+
+
+@schedules.command(short_help="Compute again when schedules occur next.")
+@click.argument("namespace", required=False)
+@_dry_run_option
+@on_server("recomputeSchedules", "listNamespaces")
+def recompute(*, remote: Remote, namespace: str | None, dry_run: bool) -> int:
+    """Compute again when the schedules of NAMESPACE, or of all, occur next: for a new release of tzdata.
+
+    Those whose next time has not changed are left alone. After an interruption, run it again.
+    """
+    names = [each["name"] for each in remote.items("/v1/namespaces")] if namespace is None else [namespace]
+    each_done = [remote.client.schedules.recompute(name, dry_run=dry_run) for name in names]
+    affected, skipped = (sum(getattr(done, name) for done in each_done) for name in ("affected", "skipped"))
+    click.echo(f"{affected} {'would be ' if dry_run else ''}moved, {skipped} skipped")
+    return int(skipped > 0)
+
+
+def _show_changed(done: ChangedSchedules, word: str, is_rehearsal: bool) -> int:
+    """Print what was done. Returns the exit code."""
+    click.echo(f"{done.affected} {'would be ' if is_rehearsal else ''}{word}, {done.skipped} skipped")
+    return int(done.skipped > 0)
+
+
 @schedules.command(short_help="Fire a schedule now.")
 @_schedule_arguments
 @json_option
@@ -234,6 +308,36 @@ def resume(*, remote: Remote, namespace: str, schedule_id: str, if_revision: int
 def trigger(*, remote: Remote, namespace: str, schedule_id: str, as_json: bool) -> None:
     """Fire a schedule now, beside its occurrences, which stay as they are."""
     show_item(remote.call("POST", _path(namespace, schedule_id, "/trigger")).content, as_json=as_json)
+
+
+@schedules.command(short_help="Send occurrences of the past once more, or late.")
+@_schedule_arguments
+@click.option("--from", "from_at", type=Instant(), required=True, help="The first occurrence is then or later.")
+@click.option("--to", "to_at", type=Instant(), help="The last occurrence is before this time.  [default: now]")
+@click.option("--rate-limit", type=click.FloatRange(0.01, 1000), help="How many become due per second.  [default: 1]")
+@_dry_run_option
+@on_server("backfillSchedule")
+def backfill(*, remote: Remote, namespace: str, schedule_id: str, dry_run: bool, **given: Any) -> None:
+    """Send the occurrences of a schedule from --from to --to once more, or late, beside what it does.
+
+    They have the webhook-id that they had. --dry-run shows how many there are. `cancel-backfill` removes those that
+    are still to be sent, also after an interruption.
+    """
+    done = remote.client.schedules.backfill(namespace, schedule_id, dry_run=dry_run, **given)
+    word = "would be sent" if dry_run else "to be sent"
+    until = "" if done.last_due_at is None else f", the last at {format_instant(done.last_due_at)}"
+    click.echo(f"{done.created} {word}, {done.skipped} are to be sent already{until}")
+
+
+@schedules.command("cancel-backfill", short_help="Cancel what backfills are still to send.")
+@_schedule_arguments
+@_dry_run_option
+@on_server("cancelBackfill")
+def cancel_backfill(*, remote: Remote, namespace: str, schedule_id: str, dry_run: bool) -> int:
+    """Remove what the backfills of a schedule are still to send. Exit code 1: some were in flight."""
+    done = remote.client.schedules.cancel_backfill(namespace, schedule_id, dry_run=dry_run)
+    click.echo(f"{done.cancelled} {'would be ' if dry_run else ''}cancelled, {done.skipped} skipped")
+    return int(done.skipped > 0)
 
 
 @schedules.command(short_help="Show past and coming occurrences.")
@@ -281,3 +385,6 @@ def preview(
     show_items(found["items"], _COLUMNS, as_json=False)
     if found["clockChanges"]:
         show_items(found["clockChanges"], _CLOCK_COLUMNS, as_json=False)
+
+
+schedules.add_command(import_schedules)

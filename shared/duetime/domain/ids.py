@@ -59,6 +59,12 @@ def trigger_timer_id(schedule_id: str, at: datetime) -> str:
     return f"{_OF_SCHEDULE}{schedule_id}{_OF_SCHEDULE}t{to_milliseconds(at)}"
 
 
+def backfill_timer_id(schedule_id: str, scheduled_at: datetime | None = None) -> str:
+    """Return the id of the timer that sends an occurrence once more, or with none what all of those begin with."""
+    milliseconds = "" if scheduled_at is None else to_milliseconds(scheduled_at)
+    return f"{_OF_SCHEDULE}{schedule_id}{_OF_SCHEDULE}b{milliseconds}"
+
+
 def schedule_id_of(timer_id: str) -> str | None:
     """Return the schedule that a timer is, or is an occurrence of; None for any other timer."""
     return timer_id.split(_OF_SCHEDULE, 2)[1] if timer_id.startswith(_OF_SCHEDULE) else None

@@ -17,6 +17,7 @@ from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState
 from duetime.domain.outcomes import Outcome, ScheduleOutcome
 from duetime.domain.schedules import Missed, Occurrence, Occurrences, Schedule, concluded
 from duetime.domain.timers import Timer, TimerContent, TimerState, new_timer
+from duetime.domain.times import to_milliseconds
 
 
 def new_schedule_timer(
@@ -60,18 +61,38 @@ def triggered(timer: Timer, *, now: datetime) -> Timer:
 
     It has number 0 and no line in the history. The same for the same ``now``.
     """
+    timer_id = trigger_timer_id(timer.schedule_id or "", now)
+    made = _beside(timer, timer_id, Occurrence(now, now), now=now)
+    return replace(made, firing_id=str(ids.timer_uuid(timer.namespace, timer_id)))
+
+
+def backfilled(timer: Timer, occurrence: Occurrence, *, began_at: datetime, now: datetime) -> Timer:
+    """Return the first revision of a timer that sends an occurrence of the schedule ``timer`` once more, or late.
+
+    Its webhook-id is that of the occurrence. ``began_at`` tells the backfills of one occurrence from each other.
+    """
+    schedule_id, scheduled_at = timer.schedule_id or "", occurrence.scheduled_at
+    made = _beside(timer, ids.backfill_timer_id(schedule_id, scheduled_at), occurrence, now=now)
+    return replace(
+        made,
+        firing_id=occurrence_firing_id(timer.namespace, schedule_id, scheduled_at),
+        digest=f"{timer.digest}-{to_milliseconds(began_at)}",
+    )
+
+
+def _beside(timer: Timer, timer_id: str, occurrence: Occurrence, *, now: datetime) -> Timer:
+    """Return the first revision of a timer that sends ``occurrence`` beside what the schedule ``timer`` does."""
     schedule = timer.schedule
     assert schedule is not None
     return replace(
         timer,
-        timer_id=trigger_timer_id(timer.schedule_id or "", now),
-        content=replace(timer.content, execute_at=now, timing_json=None),
-        schedule=replace(schedule, pending=Occurrence(now, now), number=0),
+        timer_id=timer_id,
+        content=replace(timer.content, execute_at=occurrence.due_at, timing_json=None),
+        schedule=replace(schedule, pending=occurrence, number=0),
         state=TimerState.SCHEDULED,
-        firing_id=str(ids.timer_uuid(timer.namespace, trigger_timer_id(timer.schedule_id or "", now))),
         revision=1,
         attempts=0,
-        next_attempt_at=now,
+        next_attempt_at=occurrence.due_at,
         created_at=now,
         updated_at=now,
         fired_at=None,

@@ -53,6 +53,15 @@ class ScheduleEnd(StrEnum):
     """Its receiver asked for it in a response."""
 
 
+class ScheduleState(StrEnum):
+    ACTIVE = "Active"
+    PAUSED = "Paused"
+    ENDED = "Ended"
+    """It has no occurrence any more."""
+    UNREADABLE = "Unreadable"
+    """What is stored of it cannot be read, so it does not fire."""
+
+
 @dataclass(frozen=True, slots=True)
 class Occurrence:
     """``scheduled_at`` is by the schedule; ``due_at`` is that, delayed by its spread."""

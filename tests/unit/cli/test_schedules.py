@@ -80,3 +80,33 @@ def test_a_schedule_lives_by_commands(store: object, cli: Cli) -> None:
     _, err = cli("schedules", "delete", "default", "s1")
     assert err == "removed s1\n"
     assert "does not exist" in cli.fails("schedules", "show", "default", "s1", code=1)
+
+
+def test_schedules_are_listed_paused_and_resumed_by_filter(store: object, cli: Cli) -> None:
+    cli("namespaces", "create", "default")
+    for name, tag in (("a", "x"), ("b", "x"), ("c", "y")):
+        cli("schedules", "create", "default", HOOK, "--id", name, "--every", "1h", "--tag", tag)
+
+    assert cli("schedules", "pause-many", "default", "--tag", "x", "--dry-run")[0] == "2 would be paused, 0 skipped\n"
+    assert cli("schedules", "pause-many", "default", "--tag", "x")[0] == "2 paused, 0 skipped\n"
+    listed, _ = cli("schedules", "list", "default", "--state", "paused")
+    assert {line.split()[0] for line in listed.splitlines()[1:]} == {"a", "b"}
+    soon, _ = cli("schedules", "list", "default", "--tag", "y", "--due-to", "2020-01-01T00:00:00Z")
+    assert len(soon.splitlines()) == 1
+    assert cli("schedules", "resume-many", "default")[0] == "2 resumed, 0 skipped\n"
+    assert cli("schedules", "recompute", "--dry-run")[0] == "0 would be moved, 0 skipped\n"
+    assert cli("schedules", "recompute", "default")[0] == "0 moved, 0 skipped\n"
+
+
+def test_a_schedule_is_backfilled(store: object, cli: Cli) -> None:
+    cli("namespaces", "create", "default")
+    cli("schedules", "create", "default", HOOK, "--id", "s", "--cron", "@daily")
+    times = ("--from", "2026-01-01T00:00:00Z", "--to", "2026-01-08T00:00:00Z")
+
+    told, _ = cli("schedules", "backfill", "default", "s", *times, "--rate-limit", "0.1", "--dry-run")
+    assert told.startswith("7 would be sent, 0 are to be sent already, the last at ")
+    assert cli("schedules", "backfill", "default", "s", *times)[0].startswith("7 to be sent")
+    assert cli("schedules", "backfill", "default", "s", *times)[0].startswith("0 to be sent, 7 are")
+    assert cli("schedules", "cancel-backfill", "default", "s", "--dry-run")[0] == "7 would be cancelled, 0 skipped\n"
+    assert cli("schedules", "cancel-backfill", "default", "s")[0] == "7 cancelled, 0 skipped\n"
+    assert cli("schedules", "cancel-backfill", "default", "s")[0] == "0 cancelled, 0 skipped\n"

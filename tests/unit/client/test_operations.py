@@ -116,6 +116,7 @@ USES: dict[str, Use] = {
     "putSchedule": lambda d, has: [
         d.schedules.put(has["namespace"], "new", NewSchedule(**SCHEDULE)),
         d.schedules.put(has["namespace"], "new", NewSchedule(**SCHEDULE | {"tags": ()}), if_revision=1),
+        d.schedules.put(has["namespace"], "new", NewSchedule(**SCHEDULE), dry_run=True),
     ],
     "patchSchedule": lambda d, has: d.schedules.update(
         has["namespace"],
@@ -124,12 +125,33 @@ USES: dict[str, Use] = {
         if_revision=1,
     ),
     "getSchedule": lambda d, has: d.schedules.get(has["namespace"], has["schedule_id"]),
-    "listSchedules": lambda d, has: list(d.schedules.list(has["namespace"], page_size=1)),
+    "listSchedules": lambda d, has: list(
+        d.schedules.list(has["namespace"], state="active", tag="a", due_from=AT, due_to=AT + HOUR, page_size=1)
+    ),
+    "pauseSchedules": lambda d, has: d.schedules.pause_many(
+        has["namespace"], reason="r", tag="a", due_from=AT, due_to=AT + HOUR, dry_run=True, page_size=1
+    ),
+    "resumeSchedules": lambda d, has: d.schedules.resume_many(
+        has["namespace"], tag="a", due_from=AT, due_to=AT + HOUR, dry_run=True, page_size=1
+    ),
     "deleteSchedule": lambda d, has: d.schedules.delete(has["namespace"], has["schedule_id"], if_revision=1),
+    "recomputeSchedules": lambda d, has: d.schedules.recompute(has["namespace"], dry_run=True, page_size=1),
     "pauseSchedule": lambda d, has: d.schedules.pause(
         has["namespace"], has["schedule_id"], reason="r", if_revision=1
     ),
     "resumeSchedule": lambda d, has: d.schedules.resume(has["namespace"], has["schedule_id"], if_revision=1),
+    "backfillSchedule": lambda d, has: d.schedules.backfill(
+        has["namespace"],
+        has["schedule_id"],
+        from_at=AT - 999 * HOUR,
+        to_at=AT,
+        rate_limit=2.5,
+        dry_run=True,
+        page_size=1,
+    ),
+    "cancelBackfill": lambda d, has: d.schedules.cancel_backfill(
+        has["namespace"], has["schedule_id"], dry_run=True, page_size=1
+    ),
     "triggerSchedule": lambda d, has: d.schedules.trigger(has["namespace"], has["schedule_id"]),
     "listOccurrences": lambda d, has: d.schedules.occurrences(has["namespace"], has["schedule_id"], past=3, coming=3),
     "previewSchedule": lambda d, _: d.schedules.preview(
@@ -335,6 +357,9 @@ MODELS: dict[str, type[Any]] = {
     "PastOccurrenceResponse": names.PastOccurrence,
     "ScheduleResponse": names.Schedule,
     "TriggerResponse": names.Triggered,
+    "BackfillResponse": names.Backfilled,
+    "CancelBackfillResponse": names.CancelledBackfill,
+    "ChangedSchedulesResponse": names.ChangedSchedules,
     "SchedulePreviewResponse": names.SchedulePreview,
 }
 ENUMS: dict[str, type[Enum]] = {

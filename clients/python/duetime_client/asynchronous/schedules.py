@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 from duetime_client import bodies
 from duetime_client.asynchronous.transport import AsyncTransport
 from duetime_client.models import Dst, SchedulePreview
 from duetime_client.requests import MERGE_PATCH, changing, reading, removing, segment
-from duetime_client.schedule_models import NewSchedule, Occurrences, Schedule, ScheduleChange, Triggered
+from duetime_client.schedule_models import (
+    Backfilled,
+    CancelledBackfill,
+    ChangedSchedules,
+    NewSchedule,
+    Occurrences,
+    Schedule,
+    ScheduleChange,
+    ScheduleState,
+    Triggered,
+)
+
+PageT = TypeVar("PageT", Backfilled, CancelledBackfill, ChangedSchedules)
 
 
 class AsyncSchedules:
@@ -29,14 +42,22 @@ class AsyncSchedules:
         return await self._transport.send(request)
 
     async def put(
-        self, namespace: str, schedule_id: str, schedule: NewSchedule, *, if_revision: int | None = None
+        self,
+        namespace: str,
+        schedule_id: str,
+        schedule: NewSchedule,
+        *,
+        dry_run: bool | None = None,
+        if_revision: int | None = None,
     ) -> Schedule:
         """Create or replace a schedule. Its history stays, and the same one changes nothing.
 
-        With ``if_revision`` only if it still has this one; else ``PreconditionFailed``.
+        With ``dry_run`` the same is returned, and nothing is stored. With ``if_revision`` only if it still has this
+        one; else ``PreconditionFailed``.
         """
         path, body = _path(namespace, schedule_id), bodies.schedule_body(schedule, id=None)
-        request = changing("putSchedule", "PUT", path, Schedule, body, if_revision=if_revision)
+        query = bodies.query(dry_run=dry_run)
+        request = changing("putSchedule", "PUT", path, Schedule, body, query=query, if_revision=if_revision)
         return await self._transport.send(request)
 
     async def update(
@@ -58,9 +79,98 @@ class AsyncSchedules:
         """Raises ``NotFound``."""
         return await self._transport.send(reading("getSchedule", _path(namespace, schedule_id), Schedule))
 
-    def list(self, namespace: str, *, page_size: int = bodies.PAGE_ITEMS) -> AsyncIterator[Schedule]:
-        """A page at a time, in no order that means anything."""
-        return self._transport.items("listSchedules", _path(namespace), Schedule, [("limit", str(page_size))])
+    def list(
+        self,
+        namespace: str,
+        *,
+        state: ScheduleState | str | None = None,
+        tag: str | None = None,
+        due_from: datetime | None = None,
+        due_to: datetime | None = None,
+        page_size: int = bodies.PAGE_ITEMS,
+    ) -> AsyncIterator[Schedule]:
+        """Those that all of this holds for, a page at a time, in no order that means anything.
+
+        ``due_from`` is inclusive, ``due_to`` exclusive: when the next occurrence is due.
+        """
+        query = bodies.query(state=state, tag=tag, due_from=due_from, due_to=due_to, limit=page_size)
+        return self._transport.items("listSchedules", _path(namespace), Schedule, query)
+
+    async def pause_many(
+        self,
+        namespace: str,
+        *,
+        reason: str | None = None,
+        tag: str | None = None,
+        due_from: datetime | None = None,
+        due_to: datetime | None = None,
+        dry_run: bool = False,
+        page_size: int | None = None,
+        on_page: Callable[[ChangedSchedules], None] | None = None,
+    ) -> ChangedSchedules:
+        """Pause all active schedules that all of this holds for; without filters, all that are active.
+
+        ``dry_run`` only counts. ``on_page`` is told what each request did: what was paused stays paused when it
+        breaks off.
+        """
+        body = bodies.conditions(
+            reason=reason,
+            tag=tag,
+            due_from=due_from,
+            due_to=due_to,
+            dry_run=dry_run or None,
+            limit=page_size,
+        )
+        return await self._change_all("pauseSchedules", f"{_path(namespace)}/pause", body, on_page)
+
+    async def resume_many(
+        self,
+        namespace: str,
+        *,
+        tag: str | None = None,
+        due_from: datetime | None = None,
+        due_to: datetime | None = None,
+        dry_run: bool = False,
+        page_size: int | None = None,
+        on_page: Callable[[ChangedSchedules], None] | None = None,
+    ) -> ChangedSchedules:
+        """Resume all paused schedules that all of this holds for, as ``pause_many`` pauses."""
+        body = bodies.conditions(
+            tag=tag,
+            due_from=due_from,
+            due_to=due_to,
+            dry_run=dry_run or None,
+            limit=page_size,
+        )
+        return await self._change_all("resumeSchedules", f"{_path(namespace)}/resume", body, on_page)
+
+    async def recompute(
+        self,
+        namespace: str,
+        *,
+        dry_run: bool = False,
+        page_size: int | None = None,
+        on_page: Callable[[ChangedSchedules], None] | None = None,
+    ) -> ChangedSchedules:
+        """Compute again when each schedule occurs next: for a new release of tzdata. ``dry_run`` only counts those
+        that would move."""
+        body = bodies.conditions(dry_run=dry_run or None, limit=page_size)
+        return await self._change_all("recomputeSchedules", f"{_path(namespace)}/recompute", body, on_page)
+
+    async def _change_all(
+        self,
+        operation: str,
+        path: str,
+        body: Mapping[str, Any],
+        on_page: Callable[[ChangedSchedules], None] | None,
+    ) -> ChangedSchedules:
+        """What all requests together did."""
+        affected = skipped = 0
+        async for page in self._pages(operation, path, ChangedSchedules, body):
+            affected, skipped = affected + page.affected, skipped + page.skipped
+            if on_page is not None:
+                on_page(page)
+        return ChangedSchedules(affected=affected, skipped=skipped, next_cursor=None)
 
     async def delete(self, namespace: str, schedule_id: str, *, if_revision: int | None = None) -> None:
         """Remove a schedule and its history. An occurrence that is being retried, or in flight, goes on."""
@@ -85,6 +195,65 @@ class AsyncSchedules:
         """Fire it now, beside its occurrences, which stay as they are. A paused one, too."""
         path = f"{_path(namespace, schedule_id)}/trigger"
         return await self._transport.send(changing("triggerSchedule", "POST", path, Triggered))
+
+    async def backfill(
+        self,
+        namespace: str,
+        schedule_id: str,
+        *,
+        from_at: datetime,
+        to_at: datetime | None = None,
+        rate_limit: float | None = None,
+        dry_run: bool = False,
+        page_size: int | None = None,
+        on_page: Callable[[Backfilled], None] | None = None,
+    ) -> Backfilled:
+        """Send the occurrences from ``from_at`` up to ``to_at`` (now) once more, or late.
+
+        ``rate_limit`` of them become due per second, 1 without it. ``dry_run`` only counts. ``on_page`` is told what
+        each request did. What is there when it breaks off is sent: ``cancel_backfill`` removes it.
+        """
+        body = bodies.conditions(
+            **{"from": from_at, "to": to_at},
+            rate_limit=rate_limit,
+            dry_run=dry_run or None,
+            limit=page_size,
+        )
+        created = skipped = 0
+        last_due_at: datetime | None = None
+        async for page in self._pages(
+            "backfillSchedule", f"{_path(namespace, schedule_id)}/backfill", Backfilled, body
+        ):
+            created, skipped = created + page.created, skipped + page.skipped
+            last_due_at = page.last_due_at or last_due_at
+            if on_page is not None:
+                on_page(page)
+        return Backfilled(created=created, skipped=skipped, last_due_at=last_due_at, next_cursor=None)
+
+    async def cancel_backfill(
+        self, namespace: str, schedule_id: str, *, dry_run: bool = False, page_size: int | None = None
+    ) -> CancelledBackfill:
+        """Remove what backfills are still to send. ``dry_run`` only counts it."""
+        body = bodies.conditions(dry_run=dry_run or None, limit=page_size)
+        cancelled = skipped = 0
+        async for page in self._pages(
+            "cancelBackfill", f"{_path(namespace, schedule_id)}/backfill/cancel", CancelledBackfill, body
+        ):
+            cancelled, skipped = cancelled + page.cancelled, skipped + page.skipped
+        return CancelledBackfill(cancelled=cancelled, skipped=skipped, next_cursor=None)
+
+    async def _pages(
+        self, operation: str, path: str, kind: type[PageT], body: Mapping[str, Any]
+    ) -> AsyncIterator[PageT]:
+        """What each request did, until there is no more to do."""
+        cursor: str | None = None
+        while True:
+            sent = {**body, **bodies.conditions(cursor=cursor)}
+            page = await self._transport.send(changing(operation, "POST", path, kind, sent))
+            yield page
+            cursor = page.next_cursor
+            if cursor is None:
+                return
 
     async def occurrences(
         self, namespace: str, schedule_id: str, *, past: int | None = None, coming: int | None = None

@@ -1,23 +1,27 @@
-"""Schedules: create, put, get, list, delete, pause, resume, trigger, occurrences."""
+"""Schedules: create, put, get, delete, pause, resume, trigger, occurrences."""
 
 from __future__ import annotations
 
 from urllib.parse import quote
 
 from duetime.api.context import Services
-from duetime.api.http.page_size import page_reply
 from duetime.api.http.parsing import check_egress, read_body, read_nothing, read_query, validate
 from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, if_none_match
 from duetime.api.http.request import Reply, Request
-from duetime.api.http.request_models import PLAIN_SHAPE, PageQuery
+from duetime.api.http.request_models import PLAIN_SHAPE
 from duetime.api.http.responses import json_reply
 from duetime.api.http.route import Route
 from duetime.api.namespaces.requests import PauseBody
-from duetime.api.schedules.requests import SCHEDULE_SHAPE, OccurrenceQuery, ScheduleBody, SchedulePatch
+from duetime.api.schedules.requests import (
+    SCHEDULE_SHAPE,
+    OccurrenceQuery,
+    PutScheduleQuery,
+    ScheduleBody,
+    SchedulePatch,
+)
 from duetime.api.schedules.responses import (
     OccurrencesResponse,
     ScheduleDeletionResponse,
-    SchedulePage,
     ScheduleResponse,
     TriggerResponse,
     occurrence_response,
@@ -46,16 +50,20 @@ def create_schedule(services: Services, request: Request, *, namespace: str) -> 
 
 
 def put_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
-    """Create a schedule (201) or make the stored one what is given (200): its history and its number stay."""
+    """Create a schedule (201) or make the stored one what is given (200): its history and its number stay.
+
+    With ``dryRun`` the response is the same, and nothing is stored.
+    """
     space = services.namespaces.open(namespace, request.principal)
     asked = _read_schedule(services, request, space, _checked_id(space, schedule_id))
-    now = services.context.clock.now()
-    return _stored_reply(services.schedules.put(space, asked, now=now, wanted=if_match(request)), space)
+    schedules, now = services.schedules, services.context.clock.now()
+    put = schedules.rehearse_put if read_query(PutScheduleQuery, request).dry_run else schedules.put
+    return _stored_reply(put(space, asked, now=now, wanted=if_match(request)), space)
 
 
 def get_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Return a schedule; 304 when ``If-None-Match`` names its revision."""
-    space, schedule_id = _address(services, request, namespace, schedule_id)
+    space, schedule_id = address_of(services, request, namespace, schedule_id)
     timer = services.schedules.get(space, schedule_id, now=services.context.clock.now())
     known = if_none_match(request)
     if known is not None and known.match_weakly(timer.revision):
@@ -65,7 +73,7 @@ def get_schedule(services: Services, request: Request, *, namespace: str, schedu
 
 def patch_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Apply a merge patch to a schedule. With other times its next occurrence is the first after now."""
-    space, schedule_id = _address(services, request, namespace, schedule_id)
+    space, schedule_id = address_of(services, request, namespace, schedule_id)
     found = read_body(request, SCHEDULE_SHAPE)
     check_payload_size(found)
     patch = validate(SchedulePatch, found)
@@ -77,33 +85,16 @@ def patch_schedule(services: Services, request: Request, *, namespace: str, sche
     return _reply(services.schedules.update(space, schedule_id, change, now=now, wanted=wanted), space)
 
 
-def list_schedules(services: Services, request: Request, *, namespace: str) -> Reply:
-    """Return a page of schedules. A page may be short or empty and not be the last."""
-    space = services.namespaces.get(namespace, request.principal)
-    query = read_query(PageQuery, request)
-    cursors = services.cursors.of(request.principal, "schedules", space.name)
-    cursor, context = cursors.decode(query.cursor), services.context
-    return page_reply(
-        SchedulePage,
-        lambda limit: services.schedules.list(space, cursor=cursor, limit=limit, now=context.clock.now()),
-        lambda timer: schedule_response(
-            shown_timer(timer, request.principal, context.redaction), space.settings.retry_policy
-        ),
-        limit=query.limit,
-        to_cursor=cursors.encode,
-    )
-
-
 def delete_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Remove a schedule and its history. An occurrence that is being retried, or in flight, goes on."""
-    space, schedule_id = _address(services, request, namespace, schedule_id)
+    space, schedule_id = address_of(services, request, namespace, schedule_id)
     services.schedules.delete(space, schedule_id, now=services.context.clock.now(), wanted=if_match(request))
     return json_reply(200, ScheduleDeletionResponse(schedule_id, space.name))
 
 
 def pause_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Let nothing fire until the schedule is resumed. One that is paused stays as it is."""
-    space, schedule_id = _address(services, request, namespace, schedule_id)
+    space, schedule_id = address_of(services, request, namespace, schedule_id)
     body = validate(PauseBody, read_body(request, PLAIN_SHAPE))
     now, wanted = services.context.clock.now(), if_match(request)
     timer = services.schedules.pause(space, schedule_id, reason=body.reason, now=now, wanted=wanted)
@@ -112,7 +103,7 @@ def pause_schedule(services: Services, request: Request, *, namespace: str, sche
 
 def resume_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Let a schedule fire again. What came due meanwhile is missed, and fires as ``misfire`` says."""
-    space, schedule_id = _address(services, request, namespace, schedule_id)
+    space, schedule_id = address_of(services, request, namespace, schedule_id)
     read_nothing(request)
     now, wanted = services.context.clock.now(), if_match(request)
     return _reply(services.schedules.resume(space, schedule_id, now=now, wanted=wanted), space)
@@ -120,7 +111,7 @@ def resume_schedule(services: Services, request: Request, *, namespace: str, sch
 
 def trigger_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Fire a schedule now, beside its occurrences, which stay as they are. A paused one, too."""
-    space, schedule_id = _address(services, request, namespace, schedule_id)
+    space, schedule_id = address_of(services, request, namespace, schedule_id)
     read_nothing(request)
     now = services.context.clock.now()
     timer = services.schedules.trigger(space, schedule_id, now=now)
@@ -133,7 +124,7 @@ def list_occurrences(services: Services, request: Request, *, namespace: str, sc
     from duetime.recurrence import zones
     from duetime.recurrence.stored import read_timing
 
-    space, schedule_id = _address(services, request, namespace, schedule_id)
+    space, schedule_id = address_of(services, request, namespace, schedule_id)
     query = read_query(OccurrenceQuery, request)
     now = services.context.clock.now()
     timer = services.schedules.get(space, schedule_id, now=now)
@@ -166,7 +157,7 @@ def _read_schedule(services: Services, request: Request, space: Namespace, sched
     )
 
 
-def _address(services: Services, request: Request, namespace: str, schedule_id: str) -> tuple[Namespace, str]:
+def address_of(services: Services, request: Request, namespace: str, schedule_id: str) -> tuple[Namespace, str]:
     """Return what a path names. Raises ``NamespaceNotFound`` and ``InvalidInput``."""
     space = services.namespaces.get(namespace, request.principal)
     return space, _checked_id(space, schedule_id)
@@ -213,6 +204,7 @@ ROUTES = (
         Role.WRITER,
         summary="Create or replace a schedule",
         tag="schedules",
+        query=PutScheduleQuery,
         body=ScheduleBody,
         responses={200: ScheduleResponse, 201: ScheduleResponse},
         problems=(400, 404, 412, 413, 415, 507),
@@ -228,17 +220,6 @@ ROUTES = (
         responses={200: ScheduleResponse, 304: None},
         problems=(400, 404),
         conditions=(IF_NONE_MATCH,),
-    ),
-    Route(
-        "GET",
-        _SCHEDULES,
-        list_schedules,
-        Role.READER,
-        summary="List schedules",
-        tag="schedules",
-        query=PageQuery,
-        responses={200: SchedulePage},
-        problems=(400, 404),
     ),
     Route(
         "PATCH",

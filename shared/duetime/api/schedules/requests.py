@@ -10,18 +10,23 @@ from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJson
 from duetime.api.http import validators
 from duetime.api.http.request_models import (
     CallbackUrl,
+    Cursor,
     Instant,
+    PageQuery,
     RequestModel,
+    Tag,
     any_case,
     duration_schema,
     shape_of,
     some_of,
     text_schema,
 )
+from duetime.api.namespaces.requests import PauseBody
 from duetime.api.timers.requests import TIMER_ID_SCHEMA, CallbackFields
+from duetime.app.schedule_lists import ScheduleFilter
 from duetime.domain.ids import MAX_SCHEDULE_ID_CHARACTERS
 from duetime.domain.occurrences import KEPT_OCCURRENCES
-from duetime.domain.schedules import MAX_CAUGHT_UP, Overlap, ScheduleMisfire, SchedulePolicy
+from duetime.domain.schedules import MAX_CAUGHT_UP, Overlap, ScheduleMisfire, SchedulePolicy, ScheduleState
 from duetime.domain.times import MAX_DURATION_SECONDS, parse_duration_ms
 from duetime.recurrence.spec import (
     MAX_CHARACTERS,
@@ -216,6 +221,12 @@ class SchedulePatch(ScheduleFields):
         }
 
 
+class PutScheduleQuery(RequestModel):
+    dry_run: bool = Field(
+        default=False, strict=False, description="true: answer what would be stored, and store nothing"
+    )
+
+
 class OccurrenceQuery(RequestModel):
     past: Annotated[
         int,
@@ -227,6 +238,59 @@ class OccurrenceQuery(RequestModel):
         PlainValidator(validators.whole_number(0, MAX_COUNT)),
         WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_COUNT}),
     ] = Field(default=DEFAULT_COUNT, description="the most coming occurrences that are returned")
+
+
+class ScheduleFilters(RequestModel):
+    """What all that is given must hold for."""
+
+    tag: Tag | None = None
+    due_from: Instant | None = Field(default=None, description="of the next occurrence; inclusive")
+    due_to: Instant | None = Field(default=None, description="of the next occurrence; exclusive")
+
+    def wanted(self, state: ScheduleState | None) -> ScheduleFilter:
+        return ScheduleFilter(state=state, tag=self.tag, due_from=self.due_from, due_to=self.due_to)
+
+
+class ScheduleQuery(ScheduleFilters, PageQuery):
+    state: Annotated[ScheduleState, Field(strict=False), any_case(ScheduleState)] | None = None
+
+
+class PagedBody(RequestModel):
+    """How much one call does."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"dryRun": True}]})
+
+    limit: Annotated[int, Field(ge=1, le=MAX_COUNT)] = Field(default=MAX_COUNT, description="the most of this call")
+    cursor: Cursor | None = Field(default=None, description="nextCursor of the call before, with the same values")
+    dry_run: bool | None = Field(default=None, description="true: count them, and change nothing")
+
+
+class ResumeSchedulesBody(ScheduleFilters, PagedBody):
+    """Which paused schedules: those that fit all filters given, a page of them."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"tag": "billing"}]})
+
+
+class PauseSchedulesBody(ResumeSchedulesBody, PauseBody):
+    """Which active schedules: those that fit all filters given, a page of them."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"tag": "billing", "reason": "end of the year"}]})
+
+
+class BackfillBody(PagedBody):
+    """Which occurrences are sent once more, or late, and how fast. None is sent that is pending or to come."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"from": "2026-12-01T00:00:00Z", "to": "2026-12-08T00:00:00Z", "rateLimit": 0.5}]
+        }
+    )
+
+    from_at: Instant = Field(alias="from", description="inclusive")
+    to_at: Instant | None = Field(default=None, alias="to", description="exclusive; now when it is omitted")
+    rate_limit: Annotated[float, Field(ge=0.01, le=1000, allow_inf_nan=False)] = Field(
+        default=1.0, description="how many become due per second"
+    )
 
 
 SCHEDULE_SHAPE: Final = shape_of(ScheduleBody)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import tzinfo
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Raw
@@ -20,14 +20,21 @@ from duetime.api.http.responses import (
     retry_policy_response,
 )
 from duetime.api.timers.responses import HEADERS_SCHEMA
+from duetime.app.schedule_lists import ChangedPage, readable_timing, state_of
 from duetime.domain.attempts import read_attempts
 from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState
 from duetime.domain.retry import RetryPolicy, policy_in_force
-from duetime.domain.schedules import Occurrence, Overlap, ScheduleEnd, ScheduleMisfire, SchedulePolicy
+from duetime.domain.schedules import (
+    Occurrence,
+    Overlap,
+    ScheduleEnd,
+    ScheduleMisfire,
+    SchedulePolicy,
+    ScheduleState,
+)
 from duetime.domain.timers import Timer
 from duetime.domain.times import format_duration, format_instant
 from duetime.recurrence.spec import ClockEffect, Dst, TimingSpec
-from duetime.recurrence.stored import read_timing
 
 if TYPE_CHECKING:
     from duetime.recurrence.clock_effects import AffectedChange
@@ -95,15 +102,6 @@ class SchedulePreviewResponse(ResponseModel):
     ]
 
 
-class ScheduleState(StrEnum):
-    ACTIVE = "Active"
-    PAUSED = "Paused"
-    ENDED = "Ended"
-    """It has no occurrence any more."""
-    UNREADABLE = "Unreadable"
-    """What is stored of it cannot be read, so it does not fire."""
-
-
 class ScheduleResponse(ResponseModel):
     id: str
     namespace: str
@@ -162,17 +160,13 @@ def schedule_response(timer: Timer, namespace_policy: RetryPolicy) -> ScheduleRe
     content, schedule = timer.content, timer.schedule
     pending = None if schedule is None else schedule.pending
     pause = None if schedule is None else schedule.pause
-    spec, is_readable = _timing(content.timing_json)
+    readable = readable_timing(timer)
+    spec = readable or TimingSpec()
     policy = SchedulePolicy() if schedule is None else schedule.policy
-    state = ScheduleState.ENDED
-    if schedule is None or not is_readable:
-        state = ScheduleState.UNREADABLE
-    elif pending is not None:
-        state = ScheduleState.ACTIVE if pause is None else ScheduleState.PAUSED
     return ScheduleResponse(
         id=timer.schedule_id or "",
         namespace=timer.namespace,
-        state=state,
+        state=state_of(timer),
         revision=timer.revision,
         next_scheduled_at=None if pending is None else format_instant(pending.scheduled_at),
         next_due_at=None if pending is None else format_instant(pending.due_at),
@@ -185,7 +179,7 @@ def schedule_response(timer: Timer, namespace_policy: RetryPolicy) -> ScheduleRe
         failure=failure_response(timer.failure),
         created_at=format_instant(timer.created_at),
         updated_at=format_instant(timer.updated_at),
-        description=_sentence(spec) if is_readable else None,
+        description=None if readable is None else _sentence(readable),
         cron=spec.cron,
         every=None if spec.every_ms is None else format_duration(spec.every_ms),
         rrule=spec.rrule,
@@ -213,14 +207,6 @@ def schedule_response(timer: Timer, namespace_policy: RetryPolicy) -> ScheduleRe
     )
 
 
-def _timing(text: str | None) -> tuple[TimingSpec, bool]:
-    """Return what is stored, and whether that can be read."""
-    try:
-        return read_timing(text or ""), True
-    except (ValueError, TypeError, AttributeError):
-        return TimingSpec(), False
-
-
 def _sentence(spec: TimingSpec) -> str:
     # It takes long to load, and a process without schedules does without.
     from duetime.recurrence.words import sentence
@@ -230,6 +216,18 @@ def _sentence(spec: TimingSpec) -> str:
 
 class SchedulePage(Page[ScheduleResponse]):
     """Schedules in the order of shard, then id."""
+
+
+class ChangedSchedulesResponse(ResponseModel):
+    """What one request did to a page of schedules."""
+
+    affected: Annotated[int, Meta(ge=0, description="paused, resumed, moved; with dryRun: would be", examples=[3])]
+    skipped: Annotated[int, Meta(ge=0, description="left as they are, since they have changed or ended meanwhile")]
+    next_cursor: Annotated[str | None, Meta(description="null when there are no more")]
+
+
+def changed_response(page: ChangedPage, to_cursor: Callable[[str | None], str | None]) -> ChangedSchedulesResponse:
+    return ChangedSchedulesResponse(page.affected, page.skipped, to_cursor(page.next_cursor))
 
 
 class PastOccurrenceResponse(ResponseModel):
@@ -282,3 +280,29 @@ class TriggerResponse(ResponseModel):
 class ScheduleDeletionResponse(ResponseModel):
     id: str
     namespace: str
+
+
+class BackfillResponse(ResponseModel):
+    """What one request did of a backfill."""
+
+    created: Annotated[
+        int, Meta(ge=0, description="occurrences that will be sent, or with dryRun: would be", examples=[7])
+    ]
+    skipped: Annotated[int, Meta(ge=0, description="those that an earlier backfill is still to send")]
+    last_due_at: Annotated[
+        Instant | None,
+        Meta(
+            description="when the last of them is due; null when there is none", examples=["2026-12-20T15:30:09.000Z"]
+        ),
+    ]
+    next_cursor: Annotated[str | None, Meta(description="null when there are no more")]
+
+
+class CancelBackfillResponse(ResponseModel):
+    """What one request did to cancel backfills."""
+
+    cancelled: Annotated[
+        int, Meta(ge=0, description="occurrences that are not sent, or with dryRun: would not be", examples=[7])
+    ]
+    skipped: Annotated[int, Meta(ge=0, description="those in flight for long, or changed meanwhile")]
+    next_cursor: Annotated[str | None, Meta(description="null when there are no more")]

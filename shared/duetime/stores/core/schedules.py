@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
 
-from duetime.domain.ids import is_schedule, occurrence_timer_id, schedule_id_of, schedule_timer_id
+from duetime.domain.ids import backfill_timer_id, is_schedule, occurrence_timer_id, schedule_id_of, schedule_timer_id
 from duetime.domain.namespaces import Namespace
 from duetime.domain.occurrences import KEPT_OCCURRENCES, OccurrenceRecord, PastOccurrence
 from duetime.domain.timers import FailureReason, Timer
 from duetime.stores import backend as writes
-from duetime.stores.backend import NOW, Backend, Condition, Query, Write
+from duetime.stores.backend import NOW, Backend, Condition, Query, Scan, Write
 from duetime.stores.core.cursors import cursor_of, place_of
 from duetime.stores.core.deciding import Decision, decide
 from duetime.stores.core.schedule_codec import decode_occurrence, encode_occurrence
@@ -86,10 +86,28 @@ class Schedules:
         (result,) = decide(self._backend, TIMER, [key], judge, now=now)
         return result
 
-    def _read_shard(self, namespace: Namespace, after: Place, limit: int, found: list[Timer]) -> Place | None:
-        """Add those of one shard behind ``after`` to ``found``. Return where to go on; None: there are no more."""
+    def backfilled(
+        self, namespace: Namespace, schedule_id: str, *, cursor: str | None, limit: int, now: datetime
+    ) -> Page[Timer]:
+        prefix = backfill_timer_id(schedule_id)
+        start: Place = (namespace.shard_of(prefix), prefix)
+        scan = self._scan(namespace, start if cursor is None else place_of(cursor, TIMER, OF_NAMESPACE), limit)
+        found: list[Timer] = []
+        for row in scan.rows:
+            timer_id = row[TIMER.places["timer_id"]]
+            if timer_id is DAMAGED:
+                continue
+            if not timer_id.startswith(prefix):
+                return Page(found, None)
+            timer = decode_or_salvage(row)
+            if not timer.is_expired(now):
+                found.append(timer)
+        return Page(found, None if scan.end is None else cursor_of(scan.end))
+
+    def _scan(self, namespace: Namespace, after: Place, limit: int) -> Scan:
+        """Read a page of the shard of ``after``, from there on."""
         shard_id = after[0]
-        scan = self._backend.scan(
+        return self._backend.scan(
             Query(
                 TIMER,
                 OF_NAMESPACE,
@@ -101,6 +119,10 @@ class Schedules:
                 budget=PAGE_BYTES,
             )
         )
+
+    def _read_shard(self, namespace: Namespace, after: Place, limit: int, found: list[Timer]) -> Place | None:
+        """Add those of one shard behind ``after`` to ``found``. Return where to go on; None: there are no more."""
+        scan = self._scan(namespace, after, limit)
         for row in scan.rows:
             timer_id = row[TIMER.places["timer_id"]]
             if timer_id is not DAMAGED and schedule_id_of(timer_id) is None:

@@ -49,6 +49,15 @@ class ScheduleStore(Protocol):
         """As ``change``, of the schedule that ``occurrence``, a timer, is of."""
         ...
 
+    def backfilled(
+        self, namespace: Namespace, schedule_id: str, *, cursor: str | None, limit: int, now: datetime
+    ) -> Page[Timer]:
+        """The timers of a schedule's backfills (``domain.schedule_timers.backfilled``), in any state, by their ids.
+
+        A page may be short, even empty, and not be the last.
+        """
+        ...
+
     def list(self, namespace: Namespace, *, cursor: str | None, limit: int, now: datetime) -> Page[Timer]:
         """Schedules in the order of shard, then id. One that is not changed meanwhile appears exactly once.
 

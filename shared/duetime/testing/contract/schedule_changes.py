@@ -11,7 +11,8 @@ from duetime.domain.ids import occurrence_timer_id
 from duetime.domain.namespaces import Namespace, Pause
 from duetime.domain.occurrences import PastOccurrence
 from duetime.domain.outcomes import RecordStatus
-from duetime.domain.schedule_timers import standing_at
+from duetime.domain.schedule_timers import backfilled, standing_at, triggered
+from duetime.domain.schedules import Occurrence
 from duetime.domain.timers import Timer, TimerState
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import ChangeStatus, TimerFilter, TimerRef
@@ -93,6 +94,27 @@ def test_a_namespace_without_schedules_lists_none(store: Store, orders: Namespac
     create(store, *(make_timer(orders, f"t{each}") for each in range(20)))
 
     assert read_all(lambda cursor: store.schedules.list(orders, cursor=cursor, limit=3, now=NOW)) == []
+
+
+def test_what_backfills_send_is_found_beside_all_else(store: Store, orders: Namespace) -> None:
+    schedules = create(store, *(make_schedule(orders, each) for each in ("s", "s1", "s10")))
+    create(store, make_timer(orders, "s"), triggered(schedules[1], now=NOW))
+    times = [NOW - timedelta(days=each) for each in range(5)]
+    made = {
+        schedule.schedule_id: create(
+            store, *(backfilled(schedule, Occurrence(at, NOW), began_at=NOW, now=NOW) for at in times)
+        )
+        for schedule in schedules
+    }
+
+    for schedule_id, timers in made.items():
+        found = read_all(
+            lambda cursor: store.schedules.backfilled(orders, schedule_id or "", cursor=cursor, limit=2, now=NOW)  # noqa: B023
+        )
+        assert sorted(found, key=lambda each: each.timer_id) == sorted(timers, key=lambda each: each.timer_id)
+    assert {each.schedule_id for each in due(store, orders, until=NOW)} == {"s", "s1", "s10", None}
+    listed = read_all(lambda cursor: store.schedules.list(orders, cursor=cursor, limit=3, now=NOW), max_pages=40)
+    assert {each.timer_id for each in listed} == {each.timer_id for each in schedules}
 
 
 def pausing(timer: Timer) -> Timer:

@@ -1,0 +1,82 @@
+"""Backfills of a schedule: start one, cancel what is still to be sent. A page at a time."""
+
+from __future__ import annotations
+
+from duetime.api.context import Services
+from duetime.api.http.parsing import read_body, validate
+from duetime.api.http.request import Reply, Request
+from duetime.api.http.request_models import PLAIN_SHAPE
+from duetime.api.http.responses import instant, json_reply
+from duetime.api.http.route import Route
+from duetime.api.schedules.endpoints import address_of
+from duetime.api.schedules.requests import BackfillBody, PagedBody
+from duetime.api.schedules.responses import BackfillResponse, CancelBackfillResponse
+from duetime.app.backfill import BackfillRange
+from duetime.domain.principals import Role
+
+
+def backfill_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
+    """Send occurrences of the past once more, or late: a page of those in the range, at a bounded rate."""
+    space, schedule_id = address_of(services, request, namespace, schedule_id)
+    body = validate(BackfillBody, read_body(request, PLAIN_SHAPE))
+    values = (instant(body.from_at), instant(body.to_at), body.rate_limit, body.dry_run)
+    cursors = services.cursors.of(request.principal, "backfill", space.name, schedule_id, *values)
+    now = services.context.clock.now()
+    page = services.backfills.backfill_page(
+        space,
+        schedule_id,
+        BackfillRange(from_at=body.from_at, to_at=body.to_at or now, per_second=body.rate_limit),
+        cursor=cursors.decode(body.cursor),
+        limit=body.limit,
+        now=now,
+        dry_run=body.dry_run or False,
+    )
+    response = BackfillResponse(
+        page.created, page.skipped, instant(page.last_due_at), cursors.encode(page.next_cursor)
+    )
+    return json_reply(200, response)
+
+
+def cancel_backfill(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
+    """Remove what the backfills of a schedule are still to send: a page of it. What is in flight ends."""
+    space, schedule_id = address_of(services, request, namespace, schedule_id)
+    body = validate(PagedBody, read_body(request, PLAIN_SHAPE, is_optional=True))
+    cursors = services.cursors.of(request.principal, "cancelBackfill", space.name, schedule_id, body.dry_run)
+    page = services.backfills.cancel_page(
+        space,
+        schedule_id,
+        cursor=cursors.decode(body.cursor),
+        limit=body.limit,
+        now=services.context.clock.now(),
+        dry_run=body.dry_run or False,
+    )
+    return json_reply(200, CancelBackfillResponse(page.cancelled, page.skipped, cursors.encode(page.next_cursor)))
+
+
+_BACKFILL = "/v1/namespaces/<namespace>/schedules/<schedule_id>/backfill"
+
+ROUTES = (
+    Route(
+        "POST",
+        _BACKFILL,
+        backfill_schedule,
+        Role.WRITER,
+        summary="Send occurrences of the past once more, or late, a page at a time",
+        tag="schedules",
+        body=BackfillBody,
+        responses={200: BackfillResponse},
+        problems=(400, 404, 409, 413, 415, 507),
+    ),
+    Route(
+        "POST",
+        f"{_BACKFILL}/cancel",
+        cancel_backfill,
+        Role.WRITER,
+        summary="Cancel what backfills of a schedule are still to send, a page at a time",
+        tag="schedules",
+        body=PagedBody,
+        body_is_required=False,
+        responses={200: CancelBackfillResponse},
+        problems=(400, 404, 413, 415),
+    ),
+)

@@ -1,0 +1,183 @@
+"""Backfill of a schedule: occurrences of a range of the past are sent once more, or late, at a bounded rate.
+
+Each becomes a timer of its own, due when the rate lets it. So they live as long as any timer, are fired as fairly,
+and nothing else has to remember how far a backfill is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from duetime.app.schedules import Schedules, refused
+from duetime.domain.errors import InvalidCursor
+from duetime.domain.namespaces import Namespace
+from duetime.domain.schedule_timers import backfilled
+from duetime.domain.schedules import Occurrence, Occurrences
+from duetime.domain.timers import Timer, TimerState
+from duetime.domain.times import MILLISECOND, from_milliseconds, round_up, to_milliseconds
+from duetime.recurrence.stored import stored_occurrences
+from duetime.stores.port.timers import ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
+
+_AT_ONCE: Final = 25
+"""How many are written together: the payload is in each."""
+_STORED: Final = (PutStatus.CREATED, PutStatus.REPLACED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillRange:
+    """``from_at`` is inclusive, ``to_at`` exclusive. Of occurrences that are pending or to come none is sent."""
+
+    from_at: datetime
+    to_at: datetime
+    per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillPage:
+    """``created``: how many will be sent, or would be. ``skipped``: those that an earlier backfill is still to send.
+    ``last_due_at``: when the last one is due."""
+
+    created: int
+    skipped: int
+    last_due_at: datetime | None
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledPage:
+    """``skipped``: those with an attempt in flight, or that were changed meanwhile."""
+
+    cancelled: int
+    skipped: int
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a backfill goes on: after ``passed_at``, of ``index`` occurrences before."""
+
+    passed_at: datetime
+    index: int
+    began_at: datetime
+
+    def __str__(self) -> str:
+        return f"{to_milliseconds(self.passed_at)} {self.index} {to_milliseconds(self.began_at)}"
+
+    @classmethod
+    def read(cls, cursor: str) -> _Place:
+        try:
+            passed_ms, index, began_ms = map(int, cursor.split())
+        except ValueError:
+            raise InvalidCursor("cursor", "the cursor does not belong to this backfill") from None
+        return cls(from_milliseconds(passed_ms), index, from_milliseconds(began_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class Backfills:
+    schedules: Schedules
+
+    def backfill_page(
+        self,
+        namespace: Namespace,
+        schedule_id: str,
+        wanted: BackfillRange,
+        *,
+        cursor: str | None,
+        limit: int,
+        now: datetime,
+        dry_run: bool = False,
+    ) -> BackfillPage:
+        """Make the timers of at most ``limit`` occurrences; with ``dry_run`` only count them.
+
+        One that was backfilled before and has ended is sent again, with the same webhook-id. Raises
+        ``ScheduleNotFound``, ``ScheduleUnreadable`` and ``StoreRefused``.
+        """
+        schedule = self.schedules.readable(namespace, schedule_id, now=now)
+        assert schedule.schedule is not None
+        place = _Place(wanted.from_at - MILLISECOND, 0, now) if cursor is None else _Place.read(cursor)
+        end = min(wanted.to_at, now + MILLISECOND)
+        if schedule.schedule.pending is not None:
+            end = min(end, schedule.schedule.pending.scheduled_at)
+        occurrences = stored_occurrences(schedule.content.timing_json or "", schedule_id)
+        found, is_all = _within(occurrences, place.passed_at, end, limit)
+        timers = [
+            backfilled(schedule, Occurrence(each.scheduled_at, due_at), began_at=place.began_at, now=now)
+            for index, each in enumerate(found, start=place.index)
+            if (due_at := round_up(place.began_at + timedelta(seconds=index / wanted.per_second)))
+        ]
+        created = len(timers) if dry_run else self._store(schedule_id, timers, now)
+        rest = None if is_all else _Place(found[-1].scheduled_at, place.index + len(found), place.began_at)
+        return BackfillPage(
+            created,
+            len(timers) - created,
+            timers[-1].content.execute_at if timers else None,
+            None if rest is None else str(rest),
+        )
+
+    def _store(self, schedule_id: str, timers: list[Timer], now: datetime) -> int:
+        """Return how many were stored: all but those whose timer of an earlier backfill has not ended."""
+        created = 0
+        for start in range(0, len(timers), _AT_ONCE):
+            part = timers[start : start + _AT_ONCE]
+            results = self.schedules.store.timers.put(part, mode=PutMode.CREATE, now=now)
+            done = [self._again(each, result, now) for each, result in zip(part, results, strict=True)]
+            if any(each.status is PutStatus.REFUSED for each in done):
+                raise refused(schedule_id)
+            stored = [each.timer for each in done if each.status in _STORED and each.timer is not None]
+            created += len(stored)
+            self.schedules.on_stored(stored)
+        return created
+
+    def _again(self, timer: Timer, result: PutResult, now: datetime) -> PutResult:
+        """Put ``timer`` in the place of one of an earlier backfill that has ended."""
+        stored = result.timer
+        if result.status is not PutStatus.CONFLICT or stored is None or not stored.state.is_finished:
+            return result
+        (again,) = self.schedules.store.timers.put(
+            [timer], mode=PutMode.REPLACE, now=now, if_revision=stored.revision
+        )
+        return again
+
+    def cancel_page(
+        self,
+        namespace: Namespace,
+        schedule_id: str,
+        *,
+        cursor: str | None,
+        limit: int,
+        now: datetime,
+        dry_run: bool = False,
+    ) -> CancelledPage:
+        """Remove what a schedule's backfills are still to send: up to ``limit``. With ``dry_run`` count it.
+
+        Raises ``ScheduleNotFound``.
+        """
+        self.schedules.get(namespace, schedule_id, now=now)
+        store = self.schedules.store
+        page = store.schedules.backfilled(namespace, schedule_id, cursor=cursor, limit=limit, now=now)
+        waiting = [timer for timer in page.items if timer.state is TimerState.SCHEDULED]
+        skipped = sum(timer.state is TimerState.FIRING for timer in page.items)
+        if waiting and not dry_run:
+            refs = [TimerRef(timer.timer_id, timer.revision) for timer in waiting]
+            results = store.timers.delete(namespace, refs, now=now)
+            skipped += sum(each.status is not ChangeStatus.APPLIED for each in results)
+            cancelled = sum(each.status is ChangeStatus.APPLIED for each in results)
+        else:
+            cancelled = len(waiting)
+        return CancelledPage(cancelled, skipped, page.next_cursor)
+
+
+def _within(
+    occurrences: Occurrences, passed_at: datetime, end: datetime, limit: int
+) -> tuple[list[Occurrence], bool]:
+    """Return up to ``limit`` occurrences after ``passed_at`` and before ``end``, and whether these are all."""
+    found: list[Occurrence] = []
+    following = occurrences.after(passed_at)
+    while following is not None and following.scheduled_at < end:
+        if len(found) == limit:
+            return found, False
+        found.append(following)
+        following = occurrences.after(following.scheduled_at)
+    return found, True

@@ -1,0 +1,161 @@
+"""Schedules by filter: listed, paused, resumed and recomputed, a page at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from duetime.app.schedules import Schedules
+from duetime.domain.errors import InvalidInput, ScheduleEnded, ScheduleNotFound, ScheduleUnreadable
+from duetime.domain.namespaces import Namespace
+from duetime.domain.schedule_timers import standing_at
+from duetime.domain.schedules import ScheduleState, retimed
+from duetime.domain.timers import Timer
+from duetime.recurrence.spec import TimingSpec
+from duetime.recurrence.stored import read_timing, stored_occurrences
+from duetime.stores.port.pages import Page
+from duetime.stores.port.timers import ChangeStatus
+
+_READS_PER_PAGE = 10
+"""Of the store, when nothing fits: so that a page takes a bounded time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleFilter:
+    """``due_from`` (inclusive) and ``due_to`` (exclusive) are of the next occurrence; None: any."""
+
+    state: ScheduleState | None = None
+    tag: str | None = None
+    due_from: datetime | None = None
+    due_to: datetime | None = None
+
+    def fits(self, timer: Timer) -> bool:
+        pending = None if timer.schedule is None else timer.schedule.pending
+        due_at = None if pending is None else pending.due_at
+        return (
+            (self.state is None or self.state is state_of(timer))
+            and (self.tag is None or self.tag in timer.content.tags)
+            and (self.due_from is None or (due_at is not None and due_at >= self.due_from))
+            and (self.due_to is None or (due_at is not None and due_at < self.due_to))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedPage:
+    """``skipped``: those that fit and were not changed, since others changed them meanwhile."""
+
+    affected: int
+    skipped: int
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleLists:
+    schedules: Schedules
+
+    def list(
+        self, namespace: Namespace, wanted: ScheduleFilter, *, cursor: str | None, limit: int, now: datetime
+    ) -> Page[Timer]:
+        """Return a page of schedules that fit, by shard and id. It may be short, even empty, and not be the last."""
+        found: list[Timer] = []
+        for _ in range(_READS_PER_PAGE):
+            page = self.schedules.store.schedules.list(namespace, cursor=cursor, limit=limit, now=now)
+            found, cursor = [timer for timer in page.items if wanted.fits(timer)], page.next_cursor
+            if found or cursor is None:
+                break
+        return Page(found, cursor)
+
+    def pause_page(
+        self,
+        namespace: Namespace,
+        wanted: ScheduleFilter,
+        *,
+        reason: str | None,
+        cursor: str | None,
+        limit: int,
+        now: datetime,
+        dry_run: bool = False,
+    ) -> ChangedPage:
+        """Pause a page of those that fit. With ``dry_run`` count them alone.
+
+        Called again with ``next_cursor`` until that is None, it meets each once.
+        """
+        page = self.list(namespace, wanted, cursor=cursor, limit=limit, now=now)
+        return _each(
+            page, lambda each: self.schedules.pause(namespace, each, reason=reason, now=now), dry_run=dry_run
+        )
+
+    def resume_page(
+        self,
+        namespace: Namespace,
+        wanted: ScheduleFilter,
+        *,
+        cursor: str | None,
+        limit: int,
+        now: datetime,
+        dry_run: bool = False,
+    ) -> ChangedPage:
+        page = self.list(namespace, wanted, cursor=cursor, limit=limit, now=now)
+        return _each(page, lambda each: self.schedules.resume(namespace, each, now=now), dry_run=dry_run)
+
+    def recompute_page(
+        self, namespace: Namespace, *, cursor: str | None, limit: int, now: datetime, dry_run: bool = False
+    ) -> ChangedPage:
+        """Compute again when the schedules of a page occur next: the rules of time zones have changed, say.
+
+        What comes out the same is not written. Those that have ended stay so.
+        """
+        page = self.list(namespace, ScheduleFilter(), cursor=cursor, limit=limit, now=now)
+        changed = [timer for timer in page.items if _recomputed(timer, now) is not timer]
+        skipped = 0
+        for timer in () if dry_run else changed:
+            result = self.schedules.store.schedules.change(
+                namespace, timer.schedule_id or "", lambda stored: _recomputed(stored, now), now=now
+            )
+            if result.status is ChangeStatus.APPLIED and result.timer is not None:
+                self.schedules.on_stored([result.timer])
+            else:
+                skipped += 1
+        return ChangedPage(len(changed) - skipped, skipped, page.next_cursor)
+
+
+def _recomputed(timer: Timer, now: datetime) -> Timer:
+    """Return ``timer`` itself when nothing changes, or what is stored of it cannot be read."""
+    schedule = timer.schedule
+    if schedule is None or schedule.pending is None:
+        return timer
+    try:
+        occurrences = stored_occurrences(timer.content.timing_json or "", timer.schedule_id or "")
+    except (InvalidInput, ValueError, TypeError, AttributeError):
+        return timer
+    following = retimed(schedule, occurrences)
+    return timer if following.pending == schedule.pending else standing_at(timer, following, now=now)
+
+
+def _each(page: Page[Timer], change: Callable[[str], Timer], *, dry_run: bool) -> ChangedPage:
+    skipped = 0
+    for timer in () if dry_run else page.items:
+        try:
+            change(timer.schedule_id or "")
+        except (ScheduleEnded, ScheduleNotFound, ScheduleUnreadable):
+            skipped += 1
+    return ChangedPage(len(page.items) - skipped, skipped, page.next_cursor)
+
+
+def state_of(timer: Timer) -> ScheduleState:
+    """Return the state of a schedule."""
+    schedule = timer.schedule
+    if schedule is None or readable_timing(timer) is None:
+        return ScheduleState.UNREADABLE
+    if schedule.pending is None:
+        return ScheduleState.ENDED
+    return ScheduleState.ACTIVE if schedule.pause is None else ScheduleState.PAUSED
+
+
+def readable_timing(timer: Timer) -> TimingSpec | None:
+    """Return what is stored of the times of a schedule; None when that cannot be read."""
+    try:
+        return read_timing(timer.content.timing_json or "")
+    except (ValueError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,1 @@
+"""Commands that bring schedules from elsewhere: ``duetime schedules import``, ``duetime apply``."""

@@ -1,0 +1,165 @@
+"""What has to be done so that a server has the wanted namespaces and schedules: found out first, then done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from duetime.cli.remote import Remote, path
+from duetime.cli.tables import printable, text_of
+
+if TYPE_CHECKING:
+    from duetime_client import ApiError
+
+_UNTOLD: Final = frozenset({"headers", "payload"})
+"""Members whose values are not shown: they may be long, or secret."""
+_FIXED: Final = frozenset({"numShards", "dedicated"})
+
+
+class Action(StrEnum):
+    CREATE = "create"
+    CHANGE = "change"
+    DELETE = "delete"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is done to a schedule, or without ``schedule_id`` to a namespace. ``wanted``: its body.
+
+    ``changes``: by member of the API, what it is and what it will be.
+    """
+
+    action: Action
+    namespace: str
+    schedule_id: str | None = None
+    wanted: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    changes: Mapping[str, tuple[Any, Any]] = field(default_factory=dict, repr=False)
+    next_at: str | None = None
+
+    @property
+    def name(self) -> str:
+        name = f"namespace {self.namespace}" if self.schedule_id is None else f"{self.namespace}/{self.schedule_id}"
+        return printable(name)
+
+    def __str__(self) -> str:
+        more = ", ".join(_change(member, *values) for member, values in self.changes.items())
+        if self.next_at is not None:
+            more = f"next {self.next_at}"
+        return f"{self.action} {self.name}" + (f": {more}" if more else "")
+
+    def as_json(self) -> str:
+        changes = {
+            name: None if name in _UNTOLD else {"from": old, "to": new} for name, (old, new) in self.changes.items()
+        }
+        members = {"step": self.action, "namespace": self.namespace, "id": self.schedule_id, "changes": changes}
+        return json.dumps(members | {"nextScheduledAt": self.next_at})
+
+
+def _change(member: str, old: Any, new: Any) -> str:
+    return member if member in _UNTOLD else f"{member} {_shown(old)} -> {_shown(new)}"
+
+
+def _shown(value: Any) -> str:
+    return "none" if value in (None, []) else text_of(value)
+
+
+class Planner:
+    """Asks a server what a change would lead to. The server stores nothing by it."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+        self._new: set[str] = set()
+
+    def namespace(self, name: str, settings: Mapping[str, Any]) -> Step:
+        """Raises ``InvalidRequest`` for what never changes."""
+        from duetime_client import InvalidRequest, NotFound
+
+        try:
+            stored = self._remote.call("GET", path("/v1/namespaces/{}", name), has="name").json()
+        except NotFound:
+            self._new.add(name)
+            return Step(Action.CREATE, name, wanted=settings)
+        changes = {member: (stored.get(member), to) for member, to in settings.items() if stored.get(member) != to}
+        if fixed := sorted(_FIXED & changes.keys()):
+            raise InvalidRequest(f"{', '.join(fixed)}: cannot be changed")
+        return Step(Action.CHANGE if changes else Action.UNCHANGED, name, wanted=settings, changes=changes)
+
+    def schedule(self, namespace: str, schedule_id: str, wanted: Mapping[str, Any]) -> Step:
+        """Raises ``InvalidRequest``."""
+        if namespace in self._new:
+            return Step(Action.CREATE, namespace, schedule_id, wanted, next_at=self._preview(wanted))
+        address = schedule_path(namespace, schedule_id)
+        answer = self._remote.client.request("PUT", address, query=[("dryRun", "true")], body=dict(wanted))
+        would = answer.json()
+        if answer.status == 201:
+            return Step(Action.CREATE, namespace, schedule_id, wanted, next_at=would["nextScheduledAt"])
+        changes = _differences(self._remote.call("GET", address).json(), would)
+        return Step(Action.CHANGE if changes else Action.UNCHANGED, namespace, schedule_id, wanted, changes)
+
+    def others(self, namespace: str, wanted: Iterable[str]) -> list[Step]:
+        """Return the removal of every schedule of the namespace that is not ``wanted``."""
+        if namespace in self._new:
+            return []
+        known = set(wanted)
+        found = self._remote.items(path("/v1/namespaces/{}/schedules", namespace), {"limit": 100})
+        return [Step(Action.DELETE, namespace, each["id"]) for each in found if each["id"] not in known]
+
+    def _preview(self, wanted: Mapping[str, Any]) -> str | None:
+        from duetime_client.bodies import TIMING
+
+        members = {member for member, _ in TIMING.values()}
+        body = {member: value for member, value in wanted.items() if member in members} | {"count": 1}
+        items = self._remote.client.request("POST", "/v1/schedules/preview", body=body).json()["items"]
+        return items[0]["scheduledAt"] if items else None
+
+
+def _differences(stored: Mapping[str, Any], would: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """``would``: what will be stored."""
+    from duetime_client.bodies import SCHEDULE
+
+    members = [member for member, _ in SCHEDULE.values() if member not in ("id", "paused")]
+    return {each: (stored[each], would[each]) for each in (*members, "state") if stored[each] != would[each]}
+
+
+def carry_out(remote: Remote, step: Step) -> None:
+    """Do what a step says. Raises ``ApiError``."""
+    if step.action is Action.UNCHANGED:
+        return
+    if step.schedule_id is None:
+        remote.client.request("PUT", path("/v1/namespaces/{}", step.namespace), body=dict(step.wanted))
+        return
+    address = schedule_path(step.namespace, step.schedule_id)
+    if step.action is Action.DELETE:
+        remote.client.request("DELETE", address)
+    else:
+        remote.client.request("PUT", address, body=dict(step.wanted))
+
+
+def schedule_path(namespace: str, schedule_id: str) -> str:
+    return path("/v1/namespaces/{}/schedules/{}", namespace, schedule_id)
+
+
+def told(error: ApiError) -> str:
+    """Return what is wrong, without what is of use for a support request alone."""
+    faults = [f"{each.field}: {each.message}" if each.field else each.message for each in error.errors]
+    return printable("; ".join(faults) or error.detail or str(error))
+
+
+def carry_out_all(remote: Remote, steps: Iterable[Step]) -> int:
+    """Do ``steps``, each for itself. Return how many failed; standard error says why."""
+    from duetime_client import Conflict, InvalidRequest, NotFound, PreconditionFailed
+
+    failed = 0
+    for step in steps:
+        try:
+            carry_out(remote, step)
+        except (Conflict, InvalidRequest, NotFound, PreconditionFailed) as error:
+            failed += 1
+            click.echo(f"{step.name}: {told(error)}", err=True)
+    return failed
