@@ -25,6 +25,7 @@ from duetime.engine.settings import EngineSettings
 from duetime.recurrence.spec import TimingSpec
 from duetime.recurrence.stored import stored_occurrences, timing_json
 from duetime.stores.port.store import Store
+from duetime.stores.port.timers import TimerRef
 from duetime.testing.contract.builders import make_content, make_namespace
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.clock import NOW as START
@@ -315,6 +316,48 @@ def test_the_failure_of_an_earlier_one_does_not_repeat_the_one_in_flight(store: 
     run(clock, make_poller(store, sender, clock), 45)
 
     assert Counter(sent(sender)) == {10: 2, 20: 1, 30: 1, 40: 1}
+
+
+@pytest.mark.parametrize("failures", [(False, False), (True, False), (False, True, True, False)])
+def test_a_store_that_fails_neither_loses_a_failure_nor_counts_it_twice(
+    store: Store, clock: VirtualClock, failures: tuple[bool, ...]
+) -> None:
+    """Of the changes of the schedule: those that fail are made, and their answers are lost."""
+    put(store, [make_schedule(policy=SchedulePolicy(pause_after=3), retry_policy_json=TWICE)], START)
+    left = list(failures)
+
+    def change_of(*given: Any, **more: Any) -> Any:
+        result = store.schedules.change_of(*given, **more)
+        if left and left.pop(0):
+            raise StoreUnavailable("lost")
+        return result
+
+    failing = cast("Store", Overlay(store, schedules=Overlay(store.schedules, change_of=change_of)))
+
+    run(clock, make_poller(failing, answering(lambda *_: Script(status=503)), clock), 55)
+
+    schedule = state_of(store, clock)
+    assert schedule.pause is not None
+    assert schedule.pause.reason == "the last 3 occurrences have failed (pauseAfter)"
+    assert [state for _, state in lines(store, clock)] == [State.FAILED] * 3
+
+
+def test_an_occurrence_of_a_schedule_that_was_removed_does_not_pause_the_next_one(
+    store: Store, clock: VirtualClock
+) -> None:
+    put(store, [make_schedule()], START)
+    sender = answering(lambda seconds, _: Script(body=b'{"pause": true}', delay_seconds=9) if seconds == 10 else None)
+
+    async def made_anew() -> None:
+        await asyncio.sleep(13)
+        store.timers.delete(NAMESPACE, [TimerRef(schedule_timer_id("s1"))], now=clock.now())
+        put(store, [make_schedule(every_seconds=100)], clock.now())
+        await asyncio.sleep(20)
+
+    run(clock, make_poller(store, sender, clock), made_anew)
+
+    assert sent(sender) == [10]
+    assert state_of(store, clock).pause is None
 
 
 def test_what_cannot_be_read_harms_itself_alone(store: Store, clock: VirtualClock) -> None:
