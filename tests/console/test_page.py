@@ -185,12 +185,12 @@ def test_lists_refresh_by_themselves_until_that_is_paused(console: Console, rece
     page.clock.run_for(5100)
     page.get_by_role("link", name="new", exact=True).wait_for()
     assert page.locator(":focus").get_attribute("name") == "name"
-    page.get_by_role("button", name="Pause auto-refresh").click()
+    page.get_by_role("button", name="Live: pause auto-refresh").click()
     asked = len(console.requests)
     page.clock.run_for(60_000)
     assert len(console.requests) == asked
     console.submit("newer", receiver.url("/"), delay="1h")
-    page.get_by_role("button", name="Pause auto-refresh").click()
+    page.get_by_role("button", name="Paused: pause auto-refresh").click()
     page.get_by_role("link", name="newer").wait_for()
 
 

@@ -147,13 +147,14 @@ function drawTop(area) {
 
 function refreshSwitch() {
   const paused = isPaused();
+  const words = paused ? "Paused" : "Live";
   return h(
     "button",
     {
       type: "button",
       class: "quiet refresh",
       "aria-pressed": String(paused),
-      "aria-label": "Pause auto-refresh",
+      "aria-label": `${words}: pause auto-refresh`,
       title: paused ? "Auto-refresh is off" : "Lists are refreshed every few seconds",
       data: { key: "pause" },
       on: {
@@ -165,7 +166,7 @@ function refreshSwitch() {
       },
     },
     icon(paused ? "play" : "pause"),
-    paused ? "Paused" : "Live",
+    words,
   );
 }
 

@@ -41,7 +41,7 @@ export function message(title, head, headers, body, key) {
   return h(
     "div",
     { class: "message" },
-    h("h4", null, title),
+    h("h3", null, title),
     h("p", { class: "first-line" }, head),
     headerTable(headers),
     body && textBox(body.text, { key: `${key} ${title}`, what: `${title.toLowerCase()} body`, note: bodyNote(body) }),
@@ -65,5 +65,5 @@ export function fromLogged(logged) {
 }
 
 export function noResponse(text) {
-  return h("div", { class: "message" }, h("h4", null, "Response"), h("p", null, muted(text)));
+  return h("div", { class: "message" }, h("h3", null, "Response"), h("p", null, muted(text)));
 }

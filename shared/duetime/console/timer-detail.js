@@ -109,7 +109,7 @@ function attemptFold(attempt, isOpen) {
         ["Ended", when(attempt.finishedAt, { milliseconds: true, near: false })],
         ["webhook-id", code(attempt.firingId)],
       ]),
-      attempt.status && h("h4", null, "Response"),
+      attempt.status && h("h3", null, "Response"),
       attempt.status && headerTable(Object.entries(attempt.headers)),
       attempt.status &&
         textBox(attempt.body, {
