@@ -80,6 +80,23 @@ def test_a_schedule_is_created_with_a_preview(console: Console) -> None:
     assert "At 09:30, Monday to Friday" in row.inner_text()
 
 
+def test_schedules_are_filtered(console: Console) -> None:
+    console.make_namespace()
+    for name, more in {"a": {"tags": ["x"]}, "b": {"tags": ["x"], "paused": True}, "c": {}}.items():
+        make(console, name, "http://127.0.0.1:1/", cron="0 9 1 1 *", **more)
+    page = console.page
+    console.open("schedules", console.namespace)
+    page.locator("tbody tr").nth(2).wait_for()
+    page.get_by_label("Tag").fill("x")
+    page.keyboard.press("Enter")
+    page.locator("tbody tr", has_text="c").wait_for(state="detached")
+    page.get_by_role("link", name="Paused", exact=True).click()
+    page.locator("tbody a", has_text=re.compile("^a$")).wait_for(state="detached")
+    assert page.locator("tbody .main-cell > a").all_inner_texts() == ["b"]
+    page.get_by_role("link", name="Ended", exact=True).click()
+    page.get_by_text("No schedule matches these filters.").wait_for()
+
+
 def test_changes_of_clocks_that_affect_it_are_told(console: Console) -> None:
     page = open_form(console)
     page.get_by_label("Cron").fill("30 9 * * *")

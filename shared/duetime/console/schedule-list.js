@@ -2,11 +2,24 @@
 
 import { paths } from "./api.js";
 import { h } from "./dom.js";
-import { pagedList } from "./lists.js";
+import { filters, pagedList, tabs } from "./lists.js";
 import { namespaceChoice } from "./namespaces.js";
 import * as session from "./session.js";
 import { when } from "./times.js";
 import { badge, empty, failureBadge, link, nothing, place, table, tags } from "./ui.js";
+
+const STATES = [
+  ["", "All"],
+  ["Active", "Active"],
+  ["Paused", "Paused"],
+  ["Ended", "Ended"],
+];
+
+const FILTERS = [
+  { name: "tag", label: "Tag" },
+  { name: "dueFrom", label: "Next from", type: "datetime-local" },
+  { name: "dueTo", label: "Next before", type: "datetime-local" },
+];
 
 export function scheduleList(page, { namespace }) {
   page.title(`Schedules of ${namespace}`);
@@ -14,12 +27,13 @@ export function scheduleList(page, { namespace }) {
   const create = place("schedules", namespace, "new");
   const list = pagedList(page, {
     path: paths.schedules(namespace),
-    query: {},
+    query: Object.fromEntries(["state", "tag", "dueFrom", "dueTo"].map((name) => [name, page.query.get(name)])),
     base,
     draw: scheduleTable,
-    none: ({ isLater, hasMore }) => {
+    none: ({ isLater, isFiltered, hasMore }) => {
       if (hasMore) return empty("Nothing on this page.", "The next page may have some.");
       if (isLater) return empty("No more schedules.");
+      if (isFiltered) return empty("No schedule matches these filters.");
       return empty("No schedules yet.", session.may("writer") ? link(create, "Create the first one") : "None was created.");
     },
   });
@@ -32,6 +46,8 @@ export function scheduleList(page, { namespace }) {
       h("div", null, h("h1", null, "Schedules"), namespaceChoice(page, namespace)),
       session.may("writer") && h("a", { class: "button primary", href: create, data: { key: "new" } }, "Create a schedule"),
     ),
+    tabs(page, base, "state", STATES),
+    filters(page, base, FILTERS, { kept: ["state"] }),
     list.element,
   );
 }
