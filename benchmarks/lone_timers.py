@@ -1,11 +1,13 @@
 """CPU per timer of this checkout and of another one, side by side in one run.
 
     python -m benchmarks.lone_timers OTHER_CHECKOUT [--rate 200] [--seconds 15] [--timers 20000] [--rounds 3]
+        [--stores URL URL]
 
 - lone: ``--rate`` timers a second, evenly spread: each one wakes the service alone.
 - drain: ``--timers`` at one instant.
 
-Both servers run at once, on a store of their own each, and take turns: while one is measured, the other is idle. CPU
+Both servers run at once, on a store of their own each (SQLite, or ``--stores``: two empty databases, whose own CPU is
+not counted), and take turns: while one is measured, the other is idle. CPU
 time says what the wall clock cannot on a machine that does other work, too. Lag is printed to be compared.
 """
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.firing import drain, precision
@@ -31,14 +34,19 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=15)
     parser.add_argument("--timers", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--stores", nargs=2, metavar="URL")
     given = parser.parse_args()
     measured: dict[str, dict[str, list[float]]] = {name: {"lone": [], "drain": []} for name in ("this", "other")}
     with (
         tempfile.TemporaryDirectory() as folder,
         Receiver() as receiver,
-        running(f"sqlite:///{Path(folder) / 'this.db'}", root=ROOT) as this,
-        running(f"sqlite:///{Path(folder) / 'other.db'}", root=given.other.resolve()) as other,
+        ExitStack() as servers,
     ):
+        stores = given.stores or [f"sqlite:///{Path(folder) / name}.db" for name in measured]
+        this, other = (
+            servers.enter_context(running(store, root=root))
+            for store, root in zip(stores, (ROOT, given.other.resolve()), strict=True)
+        )
         for _ in range(given.rounds):
             for name, service in (("this", this), ("other", other)):
                 switches = service.context_switches()

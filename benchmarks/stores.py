@@ -64,7 +64,7 @@ def requests_sent(store: Store) -> Iterator[Callable[[], int]]:
 
     if isinstance(store, CoreStore) and isinstance(store.backend, SqlBackend):
         engine = store.backend.database.engine
-        if engine.name == "sqlite":
+        if engine.name in ("sqlite", "postgresql"):
             run = DriverConnection.exec_driver_sql
             noted = patch.object(DriverConnection, "exec_driver_sql", lambda *given: (note(), run(*given))[1])
             noted.start()

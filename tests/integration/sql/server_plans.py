@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 from xml.etree import ElementTree
 
@@ -68,9 +69,9 @@ def plans(store: SqlStore, tables: Sequence[str], action: Callable[[], object]) 
 
 def _explain_postgresql(connection: sa.Connection, statement: Ran) -> list[Step]:
     """Of a prepared statement: what the server plans without having seen the values."""
-    names: list[str] = []
-    text = re.sub(r"%\((\w+)\)s", lambda found: f"${names.append(found[1]) or len(names)}", statement.sql)
-    values = [psycopg.sql.Literal(statement.parameters[name]).as_string() for name in names]
+    places = count(1)
+    text = re.sub("%s", lambda _: f"${next(places)}", statement.sql)
+    values = [psycopg.sql.Literal(value).as_string() for value in statement.parameters]
     connection.exec_driver_sql(f"PREPARE planned AS {text}".replace("%", "%%"))
     executed = f"EXECUTE planned({', '.join(values)})" if values else "EXECUTE planned"
     found = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {executed}".replace("%", "%%")).scalar_one()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,18 +22,14 @@ from duetime.testing.contract.builders import fired, leased, make_timer, make_ti
 from duetime.testing.contract.steps import claim_shard
 from tests.support.clock import NOW
 from tests.support.sql_store import SqlStore
+from tests.unit.sql.statements import Ran, recorded_statements
 
 
 @pytest.fixture
-def requests(server_store: SqlStore) -> list[str]:
+def requests(server_store: SqlStore) -> Iterator[list[Ran]]:
     """What is sent to the server from now on: one entry for a batch."""
-    sent: list[str] = []
-
-    @sa.event.listens_for(server_store.database.engine, "before_cursor_execute")
-    def note(_connection: Any, _cursor: Any, sql: str, *_: Any) -> None:
-        sent.append(sql)
-
-    return sent
+    with recorded_statements(server_store) as sent:
+        yield sent
 
 
 @dataclass(frozen=True)
@@ -93,7 +89,7 @@ BATCHES: dict[str, tuple[Callable[[Batch], object], list[str]]] = {
 
 @pytest.mark.parametrize("name", BATCHES)
 def test_a_batch_takes_the_same_few_requests_whatever_its_size(
-    server_store: SqlStore, single: Namespace, requests: list[str], name: str
+    server_store: SqlStore, single: Namespace, requests: list[Ran], name: str
 ) -> None:
     action, expected = BATCHES[name]
     for size in (2, 60):
@@ -109,7 +105,7 @@ def test_a_batch_takes_the_same_few_requests_whatever_its_size(
         requests.clear()
         action(batch)
 
-        assert [sql.split()[0] for sql in requests if "timers" in sql] == expected
+        assert [each.sql.split()[0] for each in requests if "timers" in each.sql] == expected
         server_store.leases.release(list(leases.values()), now=NOW)
 
 

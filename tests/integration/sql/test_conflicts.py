@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import oracledb
 import psycopg
@@ -17,16 +19,18 @@ import pytest
 import sqlalchemy as sa
 from pymysql.constants import ER
 
-from duetime.domain.errors import StoreUnavailable
+from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.times import to_milliseconds
 from duetime.stores.backends.sql.backend import MAX_TRIES
+from duetime.stores.backends.sql.database import Mutation
 from duetime.stores.backends.sql.tables import timers
 from duetime.stores.port.timers import ChangeStatus, PutMode, TimerRef
 from duetime.testing.contract.builders import make_timer, make_timers
 from tests.support.clock import NOW
 from tests.support.databases import is_tidb
 from tests.support.sql_store import SqlStore
+from tests.unit.sql.statements import before_each_statement
 
 PATIENCE_SECONDS = 20
 _WAITERS = {
@@ -51,24 +55,27 @@ def test_a_deadlock_is_nobodys_error(server_store: SqlStore, single: Namespace) 
     server_store.timers.put(make_timers(single, 40), mode=PutMode.CREATE, now=NOW)
     ids = sorted(timer.timer_id for timer in make_timers(single, 40))
     first, last = ids[0], ids[-1]
-    aborted = count_aborted(server_store)
     suspect_deadlocks_after(server_store, seconds=3)
 
-    with ThreadPoolExecutor(1) as pool, server_store.database.write(NOW) as other:
+    with (
+        ThreadPoolExecutor(1) as pool,
+        count_aborted(server_store) as aborted,
+        server_store.database.write(NOW) as other,
+    ):
         # MySQL ends the transaction that has less to lose, PostgreSQL the first to suspect a deadlock: the store's.
-        suspect_later(other.connection)
+        suspect_later(server_store, other)
         for timer_id in ids[1:]:
-            touch(other.connection, single.name, timer_id)
+            touch(server_store, other, timer_id)
         deletion = pool.submit(server_store.timers.delete, single, [TimerRef(first), TimerRef(last)], now=NOW)
         wait_for_a_waiter(server_store)
-        touch(other.connection, single.name, first)
+        touch(server_store, other, first)
         other.connection.commit()
         results = deletion.result(PATIENCE_SECONDS)
 
     assert [result.status for result in results] == [ChangeStatus.APPLIED] * 2
     assert server_store.timers.get(single, first, now=NOW) is None
     # PostgreSQL may give the row that the end of one deadlock frees to the store again, which makes another.
-    assert 1 <= aborted() < MAX_TRIES
+    assert 1 <= len(aborted) < MAX_TRIES
 
 
 @pytest.mark.parametrize("days", [-1, 1])
@@ -79,10 +86,10 @@ def test_a_timer_that_others_move_is_not_missed(server_store: SqlStore, single: 
     elsewhere = to_milliseconds(timer.content.execute_at + timedelta(days=days))
 
     with ThreadPoolExecutor(1) as pool, server_store.database.write(NOW) as other:
-        touch(other.connection, single.name, "t")
+        touch(server_store, other, "t")
         deletion = pool.submit(server_store.timers.delete, single, [TimerRef("t")], now=NOW)
         wait_for_a_waiter(server_store)
-        touch(other.connection, single.name, "t", timer_execute_at=elsewhere)
+        touch(server_store, other, "t", timer_execute_at=elsewhere)
         other.connection.commit()
         (result,) = deletion.result(PATIENCE_SECONDS)
 
@@ -92,16 +99,19 @@ def test_a_timer_that_others_move_is_not_missed(server_store: SqlStore, single: 
 
 def test_what_is_aborted_again_and_again_may_be_asked_for_later(server_store: SqlStore, single: Namespace) -> None:
     engine = server_store.database.engine
-    aborted = count_aborted(server_store)
     deadlock = _DEADLOCKS[engine.dialect.name]
 
-    @sa.event.listens_for(engine, "do_execute", named=True)
-    def abort(**_: Any) -> None:
+    def abort(*_args: Any, **_named: Any) -> None:
         raise deadlock
 
-    with pytest.raises(StoreUnavailable, match="try again"):
+    sa.event.listen(engine, "do_execute", abort, named=True)
+    with (
+        count_aborted(server_store) as aborted,
+        before_each_statement(abort),
+        pytest.raises(StoreUnavailable, match="try again"),
+    ):
         server_store.timers.put([make_timer(single, "t")], mode=PutMode.CREATE, now=NOW)
-    assert aborted() == MAX_TRIES
+    assert len(aborted) == MAX_TRIES
 
 
 def suspect_deadlocks_after(store: SqlStore, *, seconds: int) -> None:
@@ -109,38 +119,46 @@ def suspect_deadlocks_after(store: SqlStore, *, seconds: int) -> None:
     machine has closed the circle by then, since they look only once. Asks for a superuser."""
     if store.database.engine.dialect.name == "postgresql":
 
-        @sa.event.listens_for(store.database.engine, "begin")
-        def set_timeout(connection: sa.Connection) -> None:
-            connection.exec_driver_sql(f"SET LOCAL deadlock_timeout = '{seconds}s'")
+        @sa.event.listens_for(store.database.engine, "connect")
+        def set_timeout(connection: Any, _: object) -> None:
+            connection.execute(f"SET deadlock_timeout = '{seconds}s'")
+
+        store.close()  # what is connected
 
 
-def suspect_later(connection: sa.Connection) -> None:
+def suspect_later(store: SqlStore, other: Mutation) -> None:
     """PostgreSQL ends the transaction that finds the deadlock: not this one."""
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql("SET LOCAL deadlock_timeout = '1min'")
+    if store.database.engine.dialect.name == "postgresql":
+        other.connection.exec_driver_sql("SET LOCAL deadlock_timeout = '1min'")
 
 
-def touch(connection: sa.Connection, namespace: str, timer_id: str, **values: int) -> None:
+def touch(store: SqlStore, other: Mutation, timer_id: str, **values: int) -> None:
+    """A timer of the namespace ``single``."""
     row = timers.c
-    key = (row.timer_namespace == namespace) & (row.shard_id == 0) & (row.timer_id == timer_id)
-    assert connection.execute(sa.update(timers).where(key).values(values or {"timer_updated_at": 0})).rowcount == 1
+    key = (row.timer_namespace == "single") & (row.shard_id == 0) & (row.timer_id == timer_id)
+    update = sa.update(timers).where(key).values(values or {"timer_updated_at": 0})
+    assert store.database.prepare(update).count(other.connection) == 1
 
 
-def count_aborted(store: SqlStore) -> Callable[[], int]:
-    """Counts the errors that the server answers from now on."""
-    errors: list[BaseException] = []
+@contextmanager
+def count_aborted(store: SqlStore) -> Iterator[list[StoreError]]:
+    """Collects what the server's errors meanwhile mean."""
+    errors: list[StoreError] = []
+    dialect = store.database._dialect
+    classify = dialect.classify
 
-    @sa.event.listens_for(store.database.engine, "handle_error")
-    def note(context: sa.engine.ExceptionContext) -> None:
-        errors.append(context.original_exception)
+    def note(error: BaseException) -> StoreError:
+        errors.append(classify(error))
+        return errors[-1]
 
-    return lambda: len(errors)
+    with patch.object(dialect, "classify", note):
+        yield errors
 
 
 def wait_for_a_waiter(store: SqlStore) -> None:
     """Until a transaction of the test's database waits for a lock."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    with store.database.read() as connection:
+    with store.database.engine.connect() as connection:
         question = sa.text(_TIDB_WAITERS if is_tidb(connection) else _WAITERS[connection.dialect.name])
         while not connection.execute(question).scalar():
             assert time.monotonic() < deadline, "nobody waits for a lock"

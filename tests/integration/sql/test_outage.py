@@ -47,6 +47,9 @@ class Line:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        if self._server is None or not self._server.is_serving():
+            writer.transport.abort()  # it was accepted just before
+            return
         self.connected_at.append(time.monotonic())
         others: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         try:

@@ -81,8 +81,8 @@ def test_a_session_that_was_idle_for_too_long_fails_one_operation(
     shared_server_store(server).close()
     operator = open_server_store(server)
     with server_store.database.read() as connection:
-        connection.exec_driver_sql(_SHORT_PATIENCE[connection.dialect.name])
-    with operator.database.read() as connection:
+        connection.exec_driver_sql(_SHORT_PATIENCE[server_store.database.engine.dialect.name])
+    with operator.database.engine.connect() as connection:
         wait_until_alone(connection)
     operator.close()
 
@@ -100,7 +100,7 @@ def test_a_server_that_took_no_writes_gets_them_again(server: str, server_store:
         database = connection.exec_driver_sql("SELECT current_database()").scalar_one()
         try:
             connection.exec_driver_sql(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
-            server_store.database.engine.dispose()
+            server_store.close()
             with pytest.raises(StoreUnavailable, match="ReadOnly"):
                 is_stored(server_store, single, "t")
         finally:

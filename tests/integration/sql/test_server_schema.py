@@ -21,7 +21,7 @@ def test_timers_are_partitioned_by_shard(server_store: SqlStore) -> None:
         "mysql": "SELECT count(*) FROM information_schema.partitions WHERE table_schema = database()"
         " AND table_name = 'timers' AND partition_method = 'HASH' AND partition_expression LIKE '%shard_id%'",
     }[server_store.database.engine.dialect.name]
-    with server_store.database.read() as connection:
+    with server_store.database.engine.connect() as connection:
         assert connection.execute(sa.text(statement)).scalar_one() == 32
 
 
@@ -94,7 +94,7 @@ def test_an_incomplete_schema_is_completed(server_store: SqlStore) -> None:
     server_store.initialise()
 
     server_store.check()
-    with server_store.database.read() as connection:
+    with server_store.database.engine.connect() as connection:
         inspector = sa.inspect(connection)
         assert "idx_outbox_sequence" in {index["name"] for index in inspector.get_indexes("outbox")}
         assert inspector.has_table("workers")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -35,14 +36,15 @@ def timed_store(server: str) -> SqlStore:
 
 
 def test_all_statements_of_a_transaction_see_one_instant(timed_store: SqlStore) -> None:
-    db_now = timed_store.database.db_now
-    with timed_store.database.write(NOW) as mutation:
+    database = timed_store.database
+    instant = database.prepare(sa.select(database.db_now.epoch_ms(), database.db_now.iso_text()))
+    with database.write(NOW) as mutation:
         connection = mutation.connection
-        first = connection.execute(sa.select(db_now.epoch_ms(), db_now.iso_text())).one()
-        native = NATIVE_MS[connection.dialect.name]
+        first: Any = instant.one(connection).one()
+        native = NATIVE_MS[database.engine.dialect.name]
         while connection.exec_driver_sql(native).scalar_one() <= first[0]:
             pass  # until time has passed for the server itself
-        second = connection.execute(sa.select(db_now.epoch_ms(), db_now.iso_text())).one()
+        second = instant.one(connection).one()
     timed_store.close()
 
     assert second == first
@@ -55,7 +57,7 @@ def test_the_next_transaction_of_a_connection_has_a_later_instant(timed_store: S
     for _ in range(3):
         with timed_store.database.write(NOW) as mutation:
             seen.append(mutation.now)
-            native = NATIVE_MS[mutation.connection.dialect.name]
+            native = NATIVE_MS[timed_store.database.engine.dialect.name]
             while mutation.connection.exec_driver_sql(native).scalar_one() <= to_milliseconds(mutation.now):
                 pass
     timed_store.close()
@@ -76,15 +78,14 @@ def test_the_database_gives_the_time_in_production(timed_store: SqlStore) -> Non
 
 @pytest.mark.parametrize("offset_seconds", [0, 0.001, 1.5, -0.25, -86_400, 31_536_000])
 def test_both_storage_modes_hold_the_same_instant(server_store: SqlStore, offset_seconds: float) -> None:
-    instant, db_now = NOW + seconds(0.123), server_store.database.db_now
-    with server_store.database.write(instant) as mutation:
-        milliseconds, text = mutation.connection.execute(
-            sa.select(db_now.epoch_ms(round(offset_seconds * 1000)), db_now.iso_text(offset_seconds))
-        ).one()
+    instant, database = NOW + seconds(0.123), server_store.database
+    milliseconds_of = database.db_now.epoch_ms(round(offset_seconds * 1000))
+    statement = database.prepare(sa.select(milliseconds_of, database.db_now.iso_text(offset_seconds)))
+    with database.write(instant) as mutation:
+        found: Any = statement.one(mutation.connection).one()
 
     expected = instant + seconds(offset_seconds)
-    assert text == format_instant(expected)
-    assert milliseconds == round(expected.timestamp() * 1000)
+    assert tuple(found) == (round(expected.timestamp() * 1000), format_instant(expected))
 
 
 def test_offsets_may_be_given_with_each_execution(server_store: SqlStore) -> None:
@@ -125,8 +126,8 @@ def test_transactions_at_one_time_have_instants_of_their_own(server_store: SqlSt
     def work(number: int) -> None:
         with server_store.database.write(NOW + seconds(number)) as mutation:
             inside.wait(10)
-            statement = sa.select(server_store.database.db_now.epoch_ms())
-            seen[number] = [mutation.connection.execute(statement).scalar_one() for _ in range(2)]
+            statement = server_store.database.prepare(sa.select(server_store.database.db_now.epoch_ms()))
+            seen[number] = [statement.one(mutation.connection).scalar_one() for _ in range(2)]
             done.wait(10)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]

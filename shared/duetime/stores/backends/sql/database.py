@@ -22,7 +22,7 @@ from duetime.stores.backends.sql.prepared import Prepared, PreparedList
 from duetime.stores.backends.sql.schema import check_schema, create_schema
 from duetime.stores.time_source import StoreTime, TimeSource
 
-_LIST_LENGTHS = (1, 8, 64)
+_LIST_LENGTHS = (1, 4, 16, 64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,9 @@ class Database:
         self._uses_caller_time = time_source is TimeSource.CALLER
         self.engine = dialect.engine
         self._connections = (
-            DriverConnections(dialect.engine, kept=dialect.kept_connections) if dialect.driver_errors else None
+            DriverConnections(dialect.engine, kept=dialect.kept_connections, is_astray=dialect.is_astray)
+            if dialect.driver_errors
+            else None
         )
         take: Any = self.engine.connect if self._connections is None else self._connections.take
         self._connect: Callable[[], AbstractContextManager[sa.Connection]] = take

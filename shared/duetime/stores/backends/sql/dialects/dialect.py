@@ -35,7 +35,7 @@ class SqlDialect(Protocol):
     driver_errors: tuple[type[Exception], ...]
     """What the driver raises, where it runs prepared statements without SQLAlchemy; none: it does not."""
     kept_connections: int
-    """How many connections such a driver's are kept between units of work; fewer than there can be."""
+    """How many connections of such a driver are kept between units of work; fewer than there can be."""
     size_function: str
     """What tells the size of a long text, in bytes or characters, without sending it."""
 
@@ -53,6 +53,10 @@ class SqlDialect(Protocol):
 
     def schema_turn(self, connection: sa.Connection) -> AbstractContextManager[None]:
         """Hold the schema lock, within the transaction that creates the schema: one process at a time does."""
+        ...
+
+    def is_astray(self, error: BaseException) -> bool:
+        """Whether an error says that connections lead to a server that no longer takes writes."""
         ...
 
     def insert_if_absent(self, table: sa.Table) -> sa.Insert:

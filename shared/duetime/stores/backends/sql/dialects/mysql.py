@@ -119,7 +119,7 @@ class MysqlDialect(ServerDialect):
         self.engine = server_engine(
             url.set(drivername=mysql_sql.DRIVER_NAME),
             arguments,
-            is_astray=lambda error: _code_of(error) in _READ_ONLY,
+            is_astray=self.is_astray,
             recycle_seconds=RECYCLE_SECONDS,
             isolation_level="AUTOCOMMIT",
         )
@@ -154,6 +154,9 @@ class MysqlDialect(ServerDialect):
     def insert_if_absent(self, table: sa.Table) -> sa.Insert:
         # IGNORE also passes over values that do not fit, which never reach this far, and over failed checks.
         return sa.insert(table).prefix_with("IGNORE").inline()
+
+    def is_astray(self, error: BaseException) -> bool:
+        return _code_of(error) in _READ_ONLY
 
     def classify(self, error: BaseException) -> StoreError:
         code = _code_of(error)

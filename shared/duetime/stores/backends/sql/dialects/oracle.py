@@ -108,7 +108,7 @@ class OracleDialect(ServerDialect):
         self.engine = server_engine(
             sa.URL.create(oracle_sql.DRIVER_NAME, host=url.host, port=port, database=url.database),
             arguments,
-            is_astray=lambda error: _codes_of(error)[0] == _READ_ONLY,
+            is_astray=self.is_astray,
             # Profiles and firewalls close what has been idle.
             recycle_seconds=900,
             # Look for tables in every tablespace.
@@ -129,6 +129,9 @@ class OracleDialect(ServerDialect):
 
     def insert_if_absent(self, table: sa.Table) -> sa.Insert:
         return oracle_sql.insert_if_absent(table)
+
+    def is_astray(self, error: BaseException) -> bool:
+        return _codes_of(error)[0] == _READ_ONLY
 
     def classify(self, error: BaseException) -> StoreError:
         if isinstance(error, oracle_sql.WrongCharacterSet):

@@ -14,9 +14,11 @@ from sqlalchemy import event, exc
 from sqlalchemy.dialects import postgresql as postgresql_sql
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
+from duetime.stores.backends.sql.dialects.driver_connection import Results
 from duetime.stores.backends.sql.dialects.engines import (
     CONNECT_TIMEOUT_SECONDS,
     LOCK_TIMEOUT_SECONDS,
+    MAX_CONNECTIONS,
     ServerDialect,
     is_address,
     server_engine,
@@ -68,10 +70,17 @@ _NO_SCHEMA = (errors.UndefinedTable, errors.UndefinedColumn)
 _REFUSED = (errors.InvalidPassword, errors.InvalidAuthorizationSpecification, errors.InvalidCatalogName)
 
 
+class _Cursor(Results, psycopg.Cursor[Any]):
+    """Statements are prepared when they are first run (``prepare_threshold``). The server would plan one that is not
+    for all partitions, and then use the plan once."""
+
+
 class PostgresqlDialect(ServerDialect):
     """Connections commit by themselves; writes begin a transaction explicitly (READ COMMITTED, with row locks)."""
 
     name = "postgresql"
+    driver_errors = (psycopg.Error,)
+    kept_connections = MAX_CONNECTIONS // 2
     size_function = "octet_length"
 
     def __init__(self, url: sa.URL) -> None:
@@ -81,9 +90,10 @@ class PostgresqlDialect(ServerDialect):
         self.engine = server_engine(
             url.set(drivername="postgresql+psycopg"),
             # Whatever the environment says: texts are Unicode.
-            {**options, "client_encoding": "UTF8"},
-            is_astray=lambda error: isinstance(error, errors.ReadOnlySqlTransaction),
+            {**options, "client_encoding": "UTF8", "prepare_threshold": 0, "cursor_factory": _Cursor},
+            is_astray=self.is_astray,
             isolation_level="AUTOCOMMIT",
+            paramstyle="format",
         )
         event.listen(self.engine, "connect", _prepare_session)
 
@@ -97,6 +107,9 @@ class PostgresqlDialect(ServerDialect):
 
     def insert_if_absent(self, table: sa.Table) -> sa.Insert:
         return postgresql_sql.insert(table).on_conflict_do_nothing().inline()
+
+    def is_astray(self, error: BaseException) -> bool:
+        return isinstance(error, errors.ReadOnlySqlTransaction)
 
     def classify(self, error: BaseException) -> StoreError:
         if isinstance(error, _REFUSED) or (isinstance(error, psycopg.OperationalError) and error.sqlstate is None):

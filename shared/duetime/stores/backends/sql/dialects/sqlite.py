@@ -79,7 +79,6 @@ class SqliteDialect:
             "sqlite://",
             creator=self._connect,
             poolclass=QueuePool,
-            pool_reset_on_return=None,
             **pool_options(connections, BUSY_TIMEOUT_SECONDS),
         )
 
@@ -132,6 +131,9 @@ class SqliteDialect:
     @contextmanager
     def schema_turn(self, connection: sa.Connection) -> Iterator[None]:  # noqa: ARG002  # its transaction holds the lock
         yield
+
+    def is_astray(self, error: BaseException) -> bool:  # noqa: ARG002  # a file is where it is
+        return False
 
     def insert_if_absent(self, table: sa.Table) -> sa.Insert:
         return sqlite_sql.insert(table).on_conflict_do_nothing().inline()

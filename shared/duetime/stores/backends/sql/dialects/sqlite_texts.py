@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Any, Self
 
+from duetime.stores.backends.sql.dialects.driver_connection import Results
 from duetime.stores.decoding import bytes_of_text, is_text, text_of_bytes
 
 _NOT_UTF_8 = "Could not decode to UTF-8"
@@ -28,7 +29,7 @@ class Connection(sqlite3.Connection):
         return super().cursor(factory or _Cursor)
 
 
-class _Cursor(sqlite3.Cursor):
+class _Cursor(Results, sqlite3.Cursor):
     def execute(self, sql: str, parameters: Any = (), /) -> Self:
         try:
             return super().execute(sql, parameters)
@@ -46,28 +47,6 @@ class _Cursor(sqlite3.Cursor):
             for each in parameters:  # those that have gone already are not there any more
                 self.execute(sql, each)
             return self
-
-    # -- what SQLAlchemy's results have, too -----------------------------------------------------------------
-
-    def first(self) -> Any:
-        """The first row or None. The statement ends: one that has rows left would keep the log from being copied."""
-        row = self.fetchone()
-        self.close()
-        return row
-
-    def scalar(self) -> Any:
-        row = self.first()
-        return None if row is None else row[0]
-
-    def scalar_one(self) -> Any:
-        return self.first()[0]
-
-    def one(self) -> Any:
-        """The row of a statement that has one."""
-        return self.first()
-
-    def all(self) -> list[Any]:
-        return self.fetchall()
 
     # -- reading ---------------------------------------------------------------------------------------------
 

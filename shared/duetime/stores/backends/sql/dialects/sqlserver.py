@@ -114,7 +114,7 @@ class SqlServerDialect(ServerDialect):
         self.engine = server_engine(
             url.set(drivername=DRIVER_NAME, port=url.port or 1433),
             arguments,
-            is_astray=lambda error: _number_of(error) in _ASTRAY,
+            is_astray=self.is_astray,
             # Azure closes what has been idle for half an hour.
             recycle_seconds=900,
             isolation_level="AUTOCOMMIT",
@@ -135,6 +135,9 @@ class SqlServerDialect(ServerDialect):
 
     def insert_if_absent(self, table: sa.Table) -> sa.Insert:
         return InsertIfAbsent(table)
+
+    def is_astray(self, error: BaseException) -> bool:
+        return _number_of(error) in _ASTRAY
 
     def classify(self, error: BaseException) -> StoreError:
         number = _number_of(error)
