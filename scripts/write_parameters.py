@@ -43,12 +43,14 @@ BY_HAND = {
     "event_publishers",
     "log_level",
     "shards_per_poller",
+    "sleep",
     "stage",
 }
 """Parameters with words of their own in the template."""
 NO_PARAMETERS = {
     "store": "made of the tables",
     "kms_key_id": "the stack's key",
+    "poller_function": "the stack's own, if Sleep is auto",
     "log_format": "JSON, which Logs Insights reads",
     "egress_allow_loopback": "nobody listens beside a function",
     "deadline_margin_seconds": "belongs to the end of a life that Lambda allows",

@@ -16,9 +16,10 @@ from duetime.cli.app import app
 from duetime.cli.cost import counts
 from duetime.delivery.egress import PUBLIC_ONLY
 from duetime.runtime import process_limits
-from duetime.runtime.poller_function import TICK_SECONDS, Life
-from duetime.runtime.settings import PollerSettings, load_settings, variable
+from duetime.runtime.poller_life import TICK_SECONDS, Life
+from duetime.runtime.settings import PollerSettings, WakingSettings, load_settings, variable
 from duetime.runtime.tuning import EgressSettings, KeySettings
+from duetime.runtime.waking import TRUST_SECONDS
 from duetime.stores.backends.dynamodb.derived import TIME_TO_LIVE
 from duetime.stores.backends.dynamodb.event_items import packed
 from duetime.stores.backends.dynamodb.schema import Define, calls_table_definition, table_definition
@@ -278,6 +279,19 @@ def test_every_setting_of_a_function_is_a_parameter_or_decided_by_the_template(
     }
 
 
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_functions_that_store_timers_wake_the_poller_where_it_may_sleep(template: Template, function: str) -> None:
+    functions = template.of_type("AWS::Lambda::Function")
+    given = functions[function]["Environment"]["Variables"].get("DUETIME_POLLER_FUNCTION")
+    condition = template.translated["Conditions"]["Sleeps"]
+
+    if issubclass(FUNCTIONS[function], WakingSettings):
+        assert given == {"Fn::If": ["Sleeps", functions["Poller"]["FunctionName"], ""]}
+    else:
+        assert given is None
+    assert condition == {"Fn::And": [{"Condition": "IsScheduled"}, {"Fn::Equals": [{"Ref": "Sleep"}, "auto"]}]}
+
+
 def test_no_setting_stands_in_a_list_without_being_one() -> None:
     known = {name for model in FUNCTIONS.values() for name in model.model_fields}
 
@@ -338,6 +352,9 @@ def test_the_bill_has_the_defaults_of_the_parameters(template: Template) -> None
     assert options["shards"] == parameters["DefaultNumShards"]
     assert options["api_memory_mb"] == parameters["ApiMemoryMb"]
     assert options["poller_memory_mb"] == parameters["PollerMemoryMb"]
+    assert options["sleep"] == parameters["Sleep"] == settings.sleep
+    assert options["has_dashboard"] is (parameters["Dashboard"] == "true")
+    assert counts.TRUST_SECONDS == TRUST_SECONDS
     assert options["retention_days"] * 86_400 == parameters["FiredRetentionSeconds"]
     assert parameters["OutboxMemoryMb"] == counts.OUTBOX_MEMORY_MB
     assert parameters["ShardsPerPoller"] == counts.SHARDS_PER_POLLER

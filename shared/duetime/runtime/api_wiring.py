@@ -22,7 +22,7 @@ from duetime.runtime.settings import (
     load_settings,
 )
 from duetime.runtime.tuning import ApiTuning
-from duetime.runtime.wiring import Handler, log_to_lambda, make_secret_box, store_clock
+from duetime.runtime.wiring import Handler, log_to_lambda, make_secret_box, make_waker, store_clock
 from duetime.stores.port.store import Store
 from duetime.stores.store_clock import StoreClock
 
@@ -141,4 +141,5 @@ def _context_on_lambda(settings: TimersApiSettings | ServiceCallsApiSettings) ->
         secret_box=make_secret_box(settings),
         authenticate=KeyAuthenticator(store.catalogue, clock, cache_seconds=settings.auth_cache_seconds),
         keeps_time=True,
+        on_stored=make_waker(store, clock, settings),
     )

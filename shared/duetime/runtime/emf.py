@@ -20,7 +20,6 @@ from duetime.runtime.metrics import COUNTERS, DISTRIBUTIONS, GAUGES
 T = TypeVar("T")
 
 NAMESPACE = "Duetime"
-_HEARTBEATS = {number.cloudwatch("") for number in GAUGES if number.is_heartbeat and number.cloudwatch is not None}
 
 
 class EmfReporter:
@@ -51,18 +50,12 @@ def metrics_line(
     *,
     at: datetime,
 ) -> str:
-    """One line, without its end. ``metrics``: name, unit and value of each; ``details`` stand beside them.
-
-    Heartbeats are kept by the second, so that an alarm can have periods of less than a minute.
-    """
+    """One line, without its end. ``metrics``: name, unit and value of each; ``details`` stand beside them."""
     metrics = list(metrics)
     directive = {
         "Namespace": NAMESPACE,
         "Dimensions": [list(dimensions)],
-        "Metrics": [
-            {"Name": name, "Unit": unit} | ({"StorageResolution": 1} if name in _HEARTBEATS else {})
-            for name, unit, _ in metrics
-        ],
+        "Metrics": [{"Name": name, "Unit": unit} for name, unit, _ in metrics],
     }
     document = {
         "_aws": {"Timestamp": to_milliseconds(at), "CloudWatchMetrics": [directive]},

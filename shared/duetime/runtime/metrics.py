@@ -26,7 +26,7 @@ class Number:
     """A counter or a gauge. ``read`` gives a value for each value of ``label``; without a label the key is empty.
 
     ``cloudwatch`` is its name there; None: it is no metric there, since CloudWatch charges for each, but a property
-    of the log line. ``is_heartbeat``: its absence there means that nobody writes, and is looked at twice a minute.
+    of the log line. ``is_heartbeat``: its absence there means that nobody writes.
     """
 
     name: str

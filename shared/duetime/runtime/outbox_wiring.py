@@ -18,7 +18,7 @@ from duetime.runtime.eventbridge import EventBridgePublisher
 from duetime.runtime.ids import new_id, new_worker_id, worker_metadata
 from duetime.runtime.settings import LocalSettings, OutboxSettings, WorkerSettings, load_settings
 from duetime.runtime.tuning import EventPublisherName, OutboxTuning
-from duetime.runtime.wiring import log_to_lambda, store_clock, write_line
+from duetime.runtime.wiring import log_to_lambda, make_waker, store_clock, write_line
 from duetime.stores.port.store import Store
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def outbox_function() -> OutboxFunction:
 
     return OutboxFunction(
         store.outbox,
-        make_publishers(settings, store, clock),
+        make_publishers(settings, store, clock, on_stored=make_waker(store, clock, settings)),
         calls=store.calls,
         clock=clock,
         report=report,

@@ -1,11 +1,12 @@
 """The poller on Lambda: what one invocation does, and how it asks for further ones.
 
 The shards are divided into parts of ``shards_per_poller``. A part has one poller at a time, which lives almost as
-long as Lambda lets it. Two events are understood:
+long as Lambda lets it. Three events are understood:
 
 - EventBridge's scheduled event (``"detail-type": "Scheduled Event"``), every minute: a watchdog. It looks for parts
   with a free shard, or whose poller ends soon, polls the first of them and invokes the function again,
   asynchronously, for each other one. Mostly there are none, and it ends at once.
+- ``{"wake": true}``, from those that store a timer while all pollers sleep (``sleeping``): the same, at once.
 - ``{"shardRanges": [[first, last], ...]}``, both ends inclusive: poll these shards. That is what it sends itself.
 
 A part has a *seat*, a lease beside those of its shards. Only a poller that holds it may begin to poll the part, so of
@@ -20,21 +21,21 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from duetime.domain.clock import Clock
-from duetime.domain.errors import DuetimeError, InvalidInput, StoreError
-from duetime.domain.shards import MAX_DEDICATED_SHARD, Lease
-from duetime.engine.poller import FINAL_WRITES_SECONDS
+from duetime.domain.errors import InvalidInput, StoreError
+from duetime.domain.shards import MAX_DEDICATED_SHARD
 from duetime.engine.stats import EngineSnapshot
 from duetime.engine.waiting import Offload
 from duetime.runtime.logs import log_context
-from duetime.runtime.settings import MAX_SHARDS_PER_POLLER, PollerSettings
+from duetime.runtime.poller_life import TICK_SECONDS, Life, Seat
+from duetime.runtime.settings import MAX_SHARDS_PER_POLLER, PollerSettings, Sleep
+from duetime.runtime.sleeping import FallingAsleep, sleeps_on
+from duetime.runtime.waking import WAKE_EVENT, FanOutFailed, Invoke
 from duetime.stores.port.store import Store
 
 T = TypeVar("T")
@@ -42,28 +43,10 @@ T = TypeVar("T")
 METRICS_INTERVAL_SECONDS = 10.0
 TEND_INTERVAL_SECONDS = 1.0
 """How often a poller looks after its part: new shards, its seat, its successor."""
-TICK_SECONDS = 60.0
-"""Between two scheduled events."""
-_LATE_TICK_SECONDS = 30.0
-_SELF_STARTED_SECONDS = 30.0
-"""What a successor that the schedule did not start has for its own start."""
 _INVOKE_INTERVAL_SECONDS = 10.0
-_WAIT_SECONDS = 60.0
-"""The longest that a seat is held."""
-_SEATS = 2 * MAX_DEDICATED_SHARD
-"""No shard has such a number: seats begin here."""
-
-Invoke = Callable[[str, dict[str, Any]], None]
-"""Invoke the function of this ARN asynchronously with this event. Raises ``FanOutFailed``."""
 InvokeSelf = Callable[[dict[str, Any]], None]
 
 logger = logging.getLogger(__name__)
-
-
-class FanOutFailed(DuetimeError):
-    """Lambda did not take an asynchronous invocation."""
-
-    code = "fan_out_failed"
 
 
 class LambdaContext(Protocol):
@@ -101,90 +84,6 @@ class _ShardRangesEvent(BaseModel):
     shard_ranges: list[tuple[int, int]] = Field(alias="shardRanges", min_length=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Life:
-    """The times of a poller's life, in monotonic seconds.
-
-    From ``succession_at`` on a successor may wait, which the schedule starts in one of the ticks up to
-    ``planned_end``; then the poller starts it itself. The poller stops as soon as one waits, and at the latest when
-    callbacks would no longer have ``drain_seconds`` until the ``deadline``.
-    """
-
-    started: float
-    deadline: float
-    planned_end: float
-    succession_at: float
-
-    @classmethod
-    def of(cls, remaining_seconds: float, started: float, settings: PollerSettings) -> Life:
-        """Plan a life of ``remaining_seconds``. One that is too short for a tick and a start has no successor."""
-        left = max(0.0, remaining_seconds - settings.deadline_margin_seconds)
-        polling = left - min(settings.drain_seconds + FINAL_WRITES_SECONDS, left / 2)
-        until_end = polling - _SELF_STARTED_SECONDS
-        until_succession = until_end - TICK_SECONDS - _LATE_TICK_SECONDS
-        if until_succession <= 0:
-            until_end = until_succession = float("inf")
-        return cls(started, started + left, started + until_end, started + until_succession)
-
-    @property
-    def seconds_to_succession(self) -> float:
-        return self.succession_at - self.started
-
-
-class _Seat:
-    """A part's seat, as one poller sees it. Its calls block."""
-
-    def __init__(self, store: Store, clock: Clock, owner_id: str, lease_seconds: float) -> None:
-        self._store = store
-        self._clock = clock
-        self._owner_id = owner_id
-        self._lease_seconds = lease_seconds
-        self._lease: Lease | None = None
-        self._taken_at = self._renewed_at = float("-inf")
-
-    @property
-    def is_held(self) -> bool:
-        return self._lease is not None
-
-    def take(self, head: int) -> bool:
-        """Take the seat of the part that begins with shard ``head``, unless another holds it."""
-        self._taken_at = self._renewed_at = self._clock.monotonic()
-        (self._lease,) = self._store.leases.claim(
-            [_SEATS + head],
-            self._owner_id,
-            lease_seconds=self._lease_seconds,
-            metadata="{}",
-            now=self._clock.now(),
-        )
-        return self.is_held
-
-    def keep(self, *, head: int, owned: int, wanted: int) -> bool:
-        """Hold the seat until the part is owned, for a while at most; take it again when all is lost."""
-        monotonic = self._clock.monotonic()
-        if self._lease is None:
-            return owned == 0 and self.take(head)
-        if owned >= wanted or monotonic - self._taken_at >= _WAIT_SECONDS:
-            self.leave()
-        elif monotonic - self._renewed_at >= self._lease_seconds / 3:
-            self._renewed_at = monotonic
-            (self._lease,) = self._store.leases.renew(
-                [self._lease], lease_seconds=self._lease_seconds, now=self._clock.now()
-            )
-        return self.is_held
-
-    def leave(self) -> None:
-        """Let others have the seat."""
-        lease, self._lease = self._lease, None
-        if lease is not None:
-            with suppress(StoreError):  # it is free when the lease ends
-                self._store.leases.release([lease], now=self._clock.now())
-
-    def is_taken(self, head: int) -> bool:
-        """Whether another holds the seat."""
-        (status,) = self._store.leases.statuses([_SEATS + head], now=self._clock.now())
-        return not status.is_free and status.owner_id != self._owner_id
-
-
 class PollerFunction:
     """The Lambda handler. Kept, with its connections, between the invocations of one execution environment."""
 
@@ -211,6 +110,7 @@ class PollerFunction:
         self._reporter = reporter
         self._owner_id = owner_id
         self._offload = offload
+        self._may_sleep = settings.sleep is Sleep.AUTO
         self._tend_interval_seconds = tend_interval_seconds
         self._metrics_interval_seconds = metrics_interval_seconds
 
@@ -230,8 +130,8 @@ class PollerFunction:
             given = read_shard_ids(event)
             failures = 0
             if given is None:
-                given, failures = await self._watch(invoke, life)
-            seat = _Seat(self._store, self._clock, self._owner_id, self._settings.lease_seconds)
+                given, failures = await self._watch(invoke, life, is_woken=event == WAKE_EVENT)
+            seat = Seat(self._store, self._clock, self._owner_id, self._settings.lease_seconds)
             polled: list[int] = []
             if given:
                 is_alone = await self._offload.run(partial(seat.take, given[0]))
@@ -261,22 +161,28 @@ class PollerFunction:
 
     # -- the watchdog ----------------------------------------------------------------------------------------
 
-    async def _watch(self, invoke: InvokeSelf, life: Life) -> tuple[list[int], int]:
+    async def _watch(self, invoke: InvokeSelf, life: Life, *, is_woken: bool) -> tuple[list[int], int]:
         """Return the first part that needs a poller, and hand on the others; and how many could not be handed on."""
-        needy = await self._wait_for_needy(life)
+        needy = await self._wait_for_needy(life, is_woken=is_woken)
         failures = 0
         for part in needy[1:]:
             failures += not await self._start(part, invoke)
         return needy[0] if needy else [], failures
 
-    async def _wait_for_needy(self, life: Life) -> list[list[int]]:
-        """Return the parts that need a poller. While the store has no shards, or does not answer, it is asked until
-        the next tick: the first namespace may come at any moment."""
+    async def _wait_for_needy(self, life: Life, *, is_woken: bool) -> list[list[int]]:
+        """Return the parts that need a poller.
+
+        While the store does not answer, or has no shards and nobody would wake the pollers, it is asked until the
+        next tick: the first namespace may come at any moment.
+        """
         end = min(self._clock.monotonic() + TICK_SECONDS, life.deadline)
         while True:
             is_last = self._clock.monotonic() + self._tend_interval_seconds >= end
             try:
                 parts = await self._offload.run(self._parts)
+                if self._may_sleep and await self._offload.run(partial(self._sleeps_on, parts, is_woken)):
+                    self._reporter.report(self._poller.snapshot())  # or else it would be taken for dead
+                    return []
                 if parts or is_last:
                     return await self._offload.run(partial(self._needy, parts, life))
             except StoreError as error:
@@ -289,10 +195,13 @@ class PollerFunction:
         shard_ids, size = self._store.catalogue.shard_map().shard_ids(), self._settings.shards_per_poller
         return [shard_ids[start : start + size] for start in range(0, len(shard_ids), size)]
 
+    def _sleeps_on(self, parts: Sequence[Sequence[int]], is_woken: bool) -> bool:
+        return sleeps_on(self._store, _all(parts), clock=self._clock, is_woken=is_woken)
+
     def _needy(self, parts: Sequence[Sequence[int]], life: Life) -> list[list[int]]:
         """Those with a free shard, or with a poller that ends soon."""
         now = self._clock.now()
-        statuses = self._store.leases.statuses([shard_id for part in parts for shard_id in part], now=now)
+        statuses = self._store.leases.statuses(_all(parts), now=now)
         by_shard = {status.shard_id: status for status in statuses}
 
         def is_needy(part: Sequence[int]) -> bool:
@@ -303,26 +212,28 @@ class PollerFunction:
 
         return [list(part) for part in parts if is_needy(part)]
 
-    async def _start(self, part: Sequence[int], invoke: InvokeSelf) -> bool:
-        """Invoke the function for a part. A failure is not repeated: the next tick is the retry."""
-        ranges = to_ranges(part)
+    async def _start(self, part: Sequence[int] | None, invoke: InvokeSelf) -> bool:
+        """Invoke the function for a part; None: for all. A failure is not repeated: the next tick is the retry."""
+        event = WAKE_EVENT if part is None else {"shardRanges": to_ranges(part)}
         try:
-            await self._offload.run(lambda: invoke({"shardRanges": ranges}))
+            await self._offload.run(lambda: invoke(event))
         except FanOutFailed as error:
             logger.error(
                 "a poller could not be started",
-                extra={"action": "fan_out.failed", "shard_ranges": ranges, "error": error.message},
+                extra={"action": "fan_out.failed", "event": event, "error": error.message},
             )
             return False
-        logger.info("a poller was started", extra={"action": "fan_out.invoked", "shard_ranges": ranges})
+        logger.info("a poller was started", extra={"action": "fan_out.invoked", "event": event})
         return True
 
     # -- the poller ------------------------------------------------------------------------------------------
 
-    async def _poll(self, part: list[int], seat: _Seat, invoke: InvokeSelf, life: Life) -> list[int]:
-        """Poll ``part``, and the shards that join it, until a successor waits or the deadline draws near."""
+    async def _poll(self, part: list[int], seat: Seat, invoke: InvokeSelf, life: Life) -> list[int]:
+        """Poll ``part``, and the shards that join it, until a successor waits, the deadline draws near, or nothing
+        is due for long."""
         stop = asyncio.Event()
-        tending = asyncio.create_task(self._tend(part, seat, invoke, life, stop))
+        drowsy = FallingAsleep(self._store, self._clock, longest_drain_seconds=self._settings.drain_seconds)
+        tending = asyncio.create_task(self._tend(part, seat, invoke, life=life, drowsy=drowsy, stop=stop))
         try:
             await self._poller.run(stop, shard_ids=part, deadline=life.deadline)
         finally:
@@ -331,9 +242,20 @@ class PollerFunction:
             await self._offload.run(seat.leave)
         if isinstance(ended, Exception):
             raise ended
+        if drowsy.is_over and not await self._offload.run(partial(drowsy.is_asleep, part)):
+            await self._start(None, invoke)
         return part
 
-    async def _tend(self, part: list[int], seat: _Seat, invoke: InvokeSelf, life: Life, stop: asyncio.Event) -> None:
+    async def _tend(
+        self,
+        part: list[int],
+        seat: Seat,
+        invoke: InvokeSelf,
+        *,
+        life: Life,
+        drowsy: FallingAsleep,
+        stop: asyncio.Event,
+    ) -> None:
         known: set[int] | None = None
         invoked_at = float("-inf")
         while not stop.is_set():
@@ -344,14 +266,20 @@ class PollerFunction:
                 part[:] = sorted({*part, *(each for other in parts if part[0] in other for each in other)})
                 self._poller.set_shards(part)
                 heads = {other[0] for other in parts}
-                if part[0] == min(heads, default=part[0]):
+                is_first = part[0] == min(heads, default=part[0])
+                if is_first:
                     for other in parts:
                         if known is not None and other[0] not in known and other[0] not in part:
                             await self._start(other, invoke)
                     known = heads | (known or set())
-                owned = self._poller.stats()["shards_owned"]
+                stats = self._poller.stats()
+                owned = stats["shards_owned"]
                 keep = partial(seat.keep, head=part[0], owned=owned, wanted=len(part))
+                is_time = partial(drowsy.is_time, stats, shards=len(part), all_shards=_all(parts), is_first=is_first)
                 if not await self._offload.run(keep) and owned == 0:
+                    stop.set()
+                elif self._may_sleep and await self._offload.run(is_time):
+                    logger.info("nothing is due: the pollers fall asleep", extra={"action": "poller.slept"})
                     stop.set()
                 elif owned and monotonic >= life.succession_at and not seat.is_held:
                     if await self._offload.run(lambda: seat.is_taken(part[0])):
@@ -364,20 +292,24 @@ class PollerFunction:
                 _warn_unreadable(error)
 
 
+def _all(parts: Sequence[Sequence[int]]) -> list[int]:
+    return [shard_id for part in parts for shard_id in part]
+
+
 def _warn_unreadable(error: StoreError) -> None:
     logger.warning("the shard map could not be read", extra={"action": "shard_map.unreadable", "error": error.code})
 
 
 def read_shard_ids(event: object) -> list[int] | None:
     """The shards that the event names; None for all. Raises ``InvalidInput`` for an event of another kind."""
-    if isinstance(event, dict) and event.get("detail-type") == "Scheduled Event":
+    if event == WAKE_EVENT or (isinstance(event, dict) and event.get("detail-type") == "Scheduled Event"):
         return None
     try:
         # Through JSON, whose arrays are what a strict tuple is read from.
         ranges = _ShardRangesEvent.model_validate_json(json.dumps(event)).shard_ranges
     except (ValidationError, TypeError):
         raise InvalidInput(
-            "", 'expected EventBridge\'s scheduled event or {"shardRanges": [[first, last], ...]}'
+            "", 'expected EventBridge\'s scheduled event, {"wake": true} or {"shardRanges": [[first, last], ...]}'
         ) from None
     for position, (first, last) in enumerate(ranges):
         if not 0 <= first <= last <= MAX_DEDICATED_SHARD:

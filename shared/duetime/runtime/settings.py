@@ -22,6 +22,7 @@ from duetime.api.http.validation_messages import message_of
 from duetime.domain.errors import InvalidSettings
 from duetime.domain.tenants import check_tenant
 from duetime.domain.times import parse_instant
+from duetime.engine.settings import SKEW_MARGIN_SECONDS
 from duetime.runtime.logs import LogLevel
 from duetime.runtime.tuning import (
     AnyCase,
@@ -46,11 +47,27 @@ ENV_PREFIX = "DUETIME_"
 MAX_SHARDS_PER_POLLER = 4096
 
 
-class TimersApiSettings(LambdaSettings, KeyTuning, ApiTuning):
+class Sleep(StrEnum):
+    AUTO = "auto"
+    NEVER = "never"
+
+
+class WakingSettings(LambdaSettings):
+    """Lambda functions that store timers."""
+
+    poller_function: str = Field(
+        "",
+        max_length=2048,
+        description="Lambda function of the poller (name or ARN), invoked when the pollers sleep and a timer is due"
+        " soon. Empty: they never sleep.",
+    )
+
+
+class TimersApiSettings(WakingSettings, KeyTuning, ApiTuning):
     """The timers API on Lambda."""
 
 
-class ServiceCallsApiSettings(LambdaSettings, KeyTuning, ApiTuning):
+class ServiceCallsApiSettings(WakingSettings, KeyTuning, ApiTuning):
     """The API of service calls on Lambda."""
 
 
@@ -70,10 +87,21 @@ class PollerSettings(LambdaSettings, EngineTuning):
         le=MAX_SHARDS_PER_POLLER,
         description="Shards of one invocation. It invokes itself for further ones.",
     )
+    lease_seconds: float = Field(
+        30.0,
+        gt=2 * SKEW_MARGIN_SECONDS,
+        allow_inf_nan=False,
+        description="Time after which other pollers may take over the shards of one that died.",
+    )
     drain_seconds: Seconds = Field(
         120.0,
         description="Time that a poller at its end waits for callbacks in flight: the longest timeout of a callback"
         " that is never sent again because its poller ended.",
+    )
+    sleep: Annotated[Sleep, AnyCase] = Field(
+        Sleep.AUTO,
+        description="`auto`: the pollers end while nothing is due for 5 minutes, and functions that store a timer"
+        " start them. `never`: one always runs.",
     )
     deadline_margin_seconds: Seconds = Field(
         5.0, description="The poller drains and releases its shards this long before Lambda's own deadline."
@@ -84,7 +112,7 @@ class PollerSettings(LambdaSettings, EngineTuning):
     )
 
 
-class OutboxSettings(LambdaSettings, OutboxTuning):
+class OutboxSettings(WakingSettings, OutboxTuning):
     """The outbox on Lambda."""
 
     event_publishers: Annotated[str, AfterValidator(checked_by(read_publishers))] = Field(

@@ -11,18 +11,20 @@ import logging
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duetime.domain.errors import StoreEmpty
+from duetime.domain.timers import Timer
 from duetime.runtime import garbage, process_limits
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id, new_worker_id, worker_metadata
 from duetime.runtime.logs import configure_logging
-from duetime.runtime.settings import LocalSettings, PollerSettings, WorkerSettings, load_settings
+from duetime.runtime.settings import LocalSettings, PollerSettings, WakingSettings, WorkerSettings, load_settings
 from duetime.runtime.tuning import EngineTuning, KeySettings, LocalKeySettings, Settings
+from duetime.runtime.waking import FanOutFailed, Invoke, Waker
 from duetime.stores.kinds import BY_SCHEME, SupportLevel
 from duetime.stores.port.store import Store
 from duetime.stores.store_clock import StoreClock
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from duetime.engine.settings import EngineSettings
     from duetime.engine.waiting import Offload
     from duetime.runtime.hook import HookEvents
-    from duetime.runtime.poller_function import Invoke, PollerFunction
+    from duetime.runtime.poller_function import PollerFunction
     from duetime.stores.port.calls import CallStore
 
 Handler = Callable[[dict[str, Any], Any], dict[str, Any]]
@@ -332,10 +334,15 @@ def log_to_lambda(settings: Settings) -> None:
     configure_logging(settings.log_format, settings.log_level, sys.stdout)
 
 
+def make_waker(store: Store, clock: StoreClock, settings: WakingSettings) -> Callable[[Sequence[Timer]], None]:
+    """Make what is to be told of timers that a function has stored."""
+    if not settings.poller_function:
+        return lambda _: None
+    return Waker(store.leases, clock=clock, invoke=_lambda_invoke(), function=settings.poller_function)
+
+
 def _lambda_invoke() -> Invoke:
     """Asynchronous invocation through AWS's API; the client is made when it is first used."""
-    from duetime.runtime.poller_function import FanOutFailed
-
     client: Any = None
 
     def invoke(function_arn: str, event: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -15,9 +16,12 @@ from duetime.api.handler import build_handler
 from duetime.cli.cost import counts
 from duetime.domain.namespaces import Namespace
 from duetime.engine.poller import Poller
+from duetime.engine.settings import EngineSettings
 from duetime.runtime.emf import EmfReporter
+from duetime.runtime.outbox_function import OutboxFunction
 from duetime.runtime.poller_function import METRICS_INTERVAL_SECONDS, PollerFunction
 from duetime.runtime.settings import PollerSettings
+from duetime.runtime.waking import Waker
 from duetime.stores.backends.dynamodb.items import Item
 from duetime.stores.core.store import CoreStore
 from duetime.testing.contract.builders import fired, make_timer, make_timers, seconds
@@ -124,19 +128,36 @@ def test_a_poller_that_waits(singly: CoreStore, single: Namespace, meter: Capaci
     assert reads == pytest.approx(counts.WORKER.reads_per_shard + counts.WAITING_READS_PER_SHARD, rel=0.05)
 
 
-def test_a_tick_that_finds_everything_owned_is_two_requests(
-    singly: CoreStore, orders: Namespace, meter: CapacityMeter
+def test_a_lambda_poller_renews_its_leases_seldom(singly: CoreStore, single: Namespace, meter: CapacityMeter) -> None:
+    clock = VirtualClock(NOW)
+    lease_seconds = PollerSettings(store="dynamodb://timers").lease_seconds
+    settings = EngineSettings(lease_seconds=lease_seconds)
+    _, writes = poll(clock, meter, [make_poller(singly, ScriptedSender(), clock, settings=settings)])
+
+    assert writes == pytest.approx(counts.ON_LAMBDA.writes_per_shard, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("is_asleep", "requests"),
+    [(False, {"GetItem": 1, "BatchGetItem": 2}), (True, {"GetItem": 1, "BatchGetItem": 1, "Query": 4})],
+)
+def test_a_tick_that_finds_nothing_to_do_reads_a_unit_a_shard(
+    singly: CoreStore, orders: Namespace, meter: CapacityMeter, is_asleep: bool, requests: dict[str, int]
 ) -> None:
     clock = VirtualClock(NOW)
-    singly.leases.claim(range(4), "poller", lease_seconds=10, metadata="{}", now=NOW)
-    nothing: Any = Mock(side_effect=AssertionError)  # it neither invokes nor reports
+    if not is_asleep:
+        singly.leases.claim(range(4), "poller", lease_seconds=10, metadata="{}", now=NOW)
+        assert singly.leases.advance_sleep_epoch(0)
+    create(singly, *make_timers(orders, 8, execute_at=NOW + seconds(3600), **FIELDS))
+    nothing: Any = Mock(side_effect=AssertionError)  # it invokes nobody
+    lines: list[str] = []
     tick = PollerFunction(
         make_poller(singly, ScriptedSender(), clock),
         singly,
         clock=clock,
         settings=PollerSettings(store="dynamodb://timers"),
         invoke=nothing,
-        reporter=nothing,
+        reporter=EmfReporter(lines.append, clock=clock, stage="dev", function="duetime-poller"),
         owner_id="tick",
         offload=InlineOffload(),
     )
@@ -147,8 +168,60 @@ def test_a_tick_that_finds_everything_owned_is_two_requests(
 
     assert tick({"detail-type": "Scheduled Event"}, context)["shardRanges"] == []
 
-    assert dict(meter.requests) == {"BatchGetItem": 2}
-    assert meter.least_read_units == counts.SHARD_MAP_READS + 4 * counts.TICK_READS_PER_SHARD
+    assert dict(meter.requests) == requests
+    assert meter.least_read_units == counts.TICK_READS + 4 * counts.TICK_READS_PER_SHARD
+    assert meter.write_units == 0
+    # While pollers sleep nobody else tells that somebody watches.
+    assert [len(metrics_of(line)) for line in lines] == ([counts.METRICS_OF_IDLE_POLLERS] if is_asleep else [])
+
+
+@pytest.mark.parametrize(("is_asleep", "invoked"), [(False, 0), (True, 1)])
+def test_a_request_that_creates_reads_once_in_a_while_whether_the_pollers_sleep(
+    singly: CoreStore, single: Namespace, meter: CapacityMeter, is_asleep: bool, invoked: int
+) -> None:
+    clock = FakeClock()
+    invocations: list[object] = []
+    waker = Waker(singly.leases, clock=clock, invoke=lambda *what: invocations.append(what), function="poller")
+    api = Api(build_handler(replace(context_for(singly, clock), on_stored=waker)))
+    if not is_asleep:
+        assert singly.leases.advance_sleep_epoch(0)
+
+    def requests(delay: str) -> dict[str, int]:
+        meter.reset()
+        body = {"delay": delay, "callbackUrl": FIELDS["callback_url"]}
+        assert api.call("POST", "/v1/namespaces/single/timers", body).status == 201
+        return dict(meter.requests)
+
+    later, first, second = (requests(delay) for delay in ("1h", "0s", "1s"))
+
+    # The first one has read the namespace; those that are due later need not look.
+    assert first == {"GetItem": 1, **second}
+    assert second == {name: number for name, number in later.items() if name != "GetItem"}
+    assert invocations == [("poller", {"wake": True})] * invoked
+    clock.advance(counts.TRUST_SECONDS - 0.1)  # by now the namespace is read again
+    assert requests("2s") == {**second, "GetItem": 1 + invoked}
+    assert len(invocations) == 2 * invoked
+    clock.advance(0.2)
+    assert requests("3s") == (second if is_asleep else first)
+
+
+def test_a_sweep_of_the_outbox_that_finds_nothing(singly: CoreStore, meter: CapacityMeter) -> None:
+    sweep = OutboxFunction(
+        singly.outbox,
+        [],
+        calls=singly.calls,
+        clock=FakeClock(),
+        report=lambda _: None,
+        sweep_after_seconds=120,
+        new_id=str,
+    )
+    context: Any = SimpleNamespace(aws_request_id="request", get_remaining_time_in_millis=lambda: 60_000)
+    meter.reset()
+
+    sweep({"detail-type": "Scheduled Event"}, context)
+
+    assert meter.least_read_units == counts.OUTBOX_READS
+    assert meter.write_units == 0
 
 
 def test_a_timer_that_is_due_alone_and_the_metrics_of_firing(

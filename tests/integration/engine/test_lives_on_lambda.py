@@ -3,103 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from duetime.domain.clock import Clock
-from duetime.engine.settings import EngineSettings
-from duetime.engine.stats import EngineSnapshot
-from duetime.runtime.poller_function import FanOutFailed, PollerFunction
 from duetime.runtime.settings import PollerSettings
 from duetime.stores.port.store import Store
-from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
+from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.clock import NOW as START
-from tests.support.engine import lag_seconds, make_poller, make_timer, put
+from tests.support.engine import lag_seconds, make_timer, put
+from tests.support.on_lambda import TICK, Lambda
 from tests.support.scripted_sender import Script, ScriptedSender
-
-TICK = {"detail-type": "Scheduled Event"}
-TIMEOUT_SECONDS = 900.0
-LEASE_SECONDS = 10.0
-
-
-@dataclass
-class Context:
-    clock: Clock
-    ends: float
-    aws_request_id: str = "request"
-    invoked_function_arn: str = "arn"
-
-    def get_remaining_time_in_millis(self) -> int:
-        return int((self.ends - self.clock.monotonic()) * 1000)
-
-
-class NoReports:
-    def report(self, snapshot: EngineSnapshot, **properties: object) -> None:
-        pass
-
-
-@dataclass
-class Lambda:
-    """Runs invocations side by side, each with a poller of its own."""
-
-    store: Store
-    clock: VirtualClock
-    sender: ScriptedSender
-    settings: PollerSettings
-    is_throttled: bool = False
-    running: dict[str, asyncio.Task[dict[str, Any]]] = field(default_factory=dict)
-    seconds: list[float] = field(default_factory=list)
-    """How long each invocation took that has ended."""
-    numbers: itertools.count[int] = field(default_factory=itertools.count)
-
-    def invoke(self, arn: str, event: dict[str, Any]) -> None:
-        if self.is_throttled:
-            raise FanOutFailed("throttled")
-        name = f"poller-{next(self.numbers)}"
-        self.running[name] = asyncio.create_task(self._run(name, event))
-
-    async def _run(self, name: str, event: dict[str, Any]) -> dict[str, Any]:
-        await asyncio.sleep(0.5)  # a cold start
-        engine = EngineSettings(
-            drain_seconds=self.settings.drain_seconds,
-            lease_seconds=LEASE_SECONDS,
-            # All timers are known from the start, so these save nothing but time.
-            poll_interval_seconds=5.0,
-            min_poll_interval_seconds=2.5,
-        )
-        poller = make_poller(
-            self.store, self.sender.for_another_poller(), self.clock, worker_id=name, settings=engine
-        )
-        function = PollerFunction(
-            poller,
-            self.store,
-            clock=self.clock,
-            settings=self.settings,
-            invoke=self.invoke,
-            reporter=NoReports(),
-            owner_id=f"{name}-seat",
-            offload=InlineOffload(),
-        )
-        started = self.clock.monotonic()
-        try:
-            async with asyncio.timeout(TIMEOUT_SECONDS):
-                return await function.invocation(event, Context(self.clock, started + TIMEOUT_SECONDS))
-        finally:
-            self.seconds.append(self.clock.monotonic() - started)
-            del self.running[name]
-
-    def owners(self) -> set[str]:
-        statuses = self.store.leases.statuses(range(4), now=self.clock.now())
-        return {status.owner_id for status in statuses if status.owner_id and not status.is_free}
-
-    def kill(self, name: str) -> None:
-        """As a crash does: nothing is drained or released."""
-        self.running[name].cancel()
 
 
 @pytest.fixture

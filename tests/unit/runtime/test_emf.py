@@ -77,13 +77,6 @@ def test_a_gauge_is_written_until_it_has_fallen_to_zero() -> None:
     ]
 
 
-def test_the_heartbeat_can_be_watched_in_periods_of_less_than_a_minute() -> None:
-    (document,) = report(make_snapshot(fired=1, gauges={"waiting": 1}))
-    (directive,) = document["_aws"]["CloudWatchMetrics"]
-    by_the_second = [metric["Name"] for metric in directive["Metrics"] if metric.get("StorageResolution") == 1]
-    assert by_the_second == ["ShardsOwned"]
-
-
 def test_what_is_no_metric_is_a_property() -> None:
     (document,) = report(make_snapshot(polls=5, record_batches=2, latencies=[0.1, 0.2]))
     assert metrics_of(document).keys() == IDLE.keys() | {"CallbackDuration"}

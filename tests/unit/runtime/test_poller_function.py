@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from duetime.domain.errors import InvalidInput, StoreUnavailable
 from duetime.domain.shards import Lease, ShardMap, ShardStatus
 from duetime.engine.stats import EngineSnapshot
-from duetime.runtime.poller_function import FanOutFailed, PollerFunction, read_shard_ids, to_ranges
+from duetime.runtime.poller_function import PollerFunction, read_shard_ids, to_ranges
 from duetime.runtime.settings import PollerSettings
+from duetime.runtime.waking import WAKE_EVENT, FanOutFailed
 from duetime.testing.virtual_time import InlineOffload
 from tests.support.clock import FakeClock
 from tests.support.metrics import make_snapshot
@@ -135,6 +136,7 @@ def make_function(
     **settings: Any,
 ) -> PollerFunction:
     clock = FakeClock()
+    settings = {"sleep": "never"} | settings
     return PollerFunction(
         poller,
         FakeStore(answers, owned or {}),  # type: ignore[arg-type]  # the part of a store that is used
@@ -229,6 +231,12 @@ def test_a_tick_that_finds_everything_owned_ends_without_a_word_to_the_metrics()
     assert (poller.runs, reports.fired, invocations.events) == ([], [], [])
 
 
+def test_where_pollers_never_sleep_to_be_woken_is_a_tick() -> None:
+    poller = FakePoller()
+    make_function(poller, [ShardMap(2)], Invocations())(WAKE_EVENT, Context())
+    assert poller.runs[0][0] == [0, 1]
+
+
 def test_a_tick_takes_the_first_part_that_needs_a_poller_and_hands_on_the_others() -> None:
     poller, invocations = FakePoller(), Invocations()
     owned = {shard_id: held(shard_id) for shard_id in (0, 1, 2, 5)}
@@ -307,6 +315,8 @@ def test_a_part_that_cannot_be_handed_on_fails_the_invocation_after_its_own_part
         {"shardRanges": [[0, 10**9]]},
         {"shardRanges": [[0, 4096]]},
         {"shardRanges": [[0, 1]], "extra": 1},
+        {"wake": False},
+        {"wake": True, "shardRanges": [[0, 1]]},
         {"shardRanges": {1, 2}},
     ],
 )

@@ -40,7 +40,15 @@ _workload_options = options(
         help="One timer a request, or as many as a batch takes.",
     ),
     _number("--active-hours", (1, HOURS), HOURS, "Hours of the month in which timers are created and fire, evenly."),
-    _number("--shards", (1, 65_536), 16, "Shards of all namespaces together."),
+    _number("--shards", (1, 65_536), 4, "Shards of all namespaces together."),
+    click.option(
+        "--sleep",
+        type=click.Choice(["auto", "never"]),
+        default="auto",
+        show_default=True,
+        help="Whether pollers on Lambda end while nothing is due.",
+    ),
+    click.option("--dashboard", "has_dashboard", is_flag=True, default=False, help="Count the dashboard."),
     click.option(
         "--capacity",
         type=click.Choice(["on-demand", "provisioned"]),
@@ -73,6 +81,7 @@ def cost(
     as_json: bool,
     creates: str,
     capacity: str,
+    sleep: str,
     api_milliseconds: int | None,
     **given: Any,
 ) -> None:
@@ -89,6 +98,7 @@ def cost(
     workload = Workload(
         is_batched=is_batched,
         is_provisioned=capacity == "provisioned",
+        may_sleep=sleep == "auto",
         api_milliseconds=api_milliseconds or (400 if is_batched else 15),
         **given,
     )
@@ -138,6 +148,7 @@ def _assumptions(workload: Workload, *, has_free_tier: bool) -> list[str]:
         f"Firing takes {workload.cpu_microseconds} us of a processor.",
         f"An idle shard takes {counts.IDLE_CORES_PER_SHARD:.1%} of a processor.",
         f"Lambda pollers: {lambda_pollers(workload)}, of {workload.poller_memory_mb} MB.",
+        f"They are awake for {workload.awake_seconds / 3600:,.1f} of {HOURS} hours.",
         f"A request logs {counts.LOG_BYTES_PER_REQUEST} bytes, AWS's own lines included.",
         f"A timer waits for {workload.pending_hours} hours and is kept for {workload.retention_days} days.",
         "It takes one attempt and has no correlation id. Nobody reads or changes it.",

@@ -42,17 +42,23 @@ KEY_CACHED_SECONDS: Final = 5
 SHARDS_PER_POLLER: Final = 64
 TICKS_PER_MINUTE: Final = 1
 """Starts of the watchdog, which looks at all shards."""
+AWAKE_SECONDS_OF_A_TIMER: Final = 430.0
+"""For which pollers are awake for a timer that is due alone: from about 90 s before it, until they sleep again."""
+TRUST_SECONDS: Final = 30.0
+"""In which a function that creates timers reads once whether the pollers sleep."""
 POLLER_LIFE_SECONDS: Final = 740.0
 """Until a poller hands over, at the latest."""
 HAND_OVER_SECONDS: Final = 5.0
 """For which a poller and its successor both run, when callbacks end soon. Assumed."""
 OUTBOX_STARTS_PER_MINUTE: Final = 1
 OUTBOX_MEMORY_MB: Final = 512
+OUTBOX_READS: Final = 12.0
+"""Of a start that finds nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Polling:
-    """Units per second while nothing is due: for each shard, and for each poller besides."""
+    """Units per second while nothing is due and nobody sleeps: for each shard, and for each poller besides."""
 
     reads_per_shard: float
     writes_per_shard: float
@@ -66,12 +72,13 @@ WAITING_READS_PER_SHARD: Final = 2.0
 """Of a poller while another one holds its shards."""
 SHARD_MAP_READS: Final = 2.0
 """Of a look for new shards: each Lambda poller looks every second, and each tick looks once."""
+TICK_READS: Final = SHARD_MAP_READS + 1.0
+"""Of a tick; whether the pollers sleep is a unit."""
 TICK_READS_PER_SHARD: Final = 1.0
+"""Whether it is owned or, while the pollers sleep, whether anything is due."""
 ON_LAMBDA: Final = Polling(
-    reads_per_shard=WORKER.reads_per_shard
-    + TICKS_PER_MINUTE / 60 * TICK_READS_PER_SHARD
-    + HAND_OVER_SECONDS / POLLER_LIFE_SECONDS * WAITING_READS_PER_SHARD,
-    writes_per_shard=WORKER.writes_per_shard,
+    reads_per_shard=WORKER.reads_per_shard + HAND_OVER_SECONDS / POLLER_LIFE_SECONDS * WAITING_READS_PER_SHARD,
+    writes_per_shard=0.1,
     reads=SHARD_MAP_READS,
     writes=0.0,
 )
@@ -81,13 +88,14 @@ ON_LAMBDA: Final = Polling(
 METRICS_OF_IDLE_POLLERS: Final = 1
 METRICS_OF_FIRING: Final = 5
 METRICS_OF_OUTBOX: Final = 1
-ALARMED_METRICS: Final = 24
-ALARMED_METRICS_OF_SECONDS: Final = 1
+ALARMED_METRICS: Final = 21
 LOG_BYTES_PER_POLLER_SECOND: Final = 35
 """The metrics of an idle poller, which are a line of its log."""
 
 # -- not counted: assumptions, which the command prints ------------------------------------------------------------
 
+LOG_BYTES_PER_TICK: Final = 1000
+"""A metric, that it is done, and the three lines of Lambda."""
 LOG_BYTES_PER_REQUEST: Final = 1200
 """Our line, the gateway's, and the three of Lambda."""
 OUTBOX_SECONDS: Final = 0.2

@@ -12,6 +12,7 @@ from duetime.cli.cost.bill import Charge, Charges
 from duetime.cli.cost.counts import Polling
 from duetime.cli.cost.workload import GB, HOURS, MILLION, SECONDS, Workload
 
+_TICKS = counts.TICKS_PER_MINUTE * HOURS * 60
 _UTILISATION = 0.7
 """Of provisioned capacity and of processors."""
 _VOLUMES = (0, *(step * 10**exponent for exponent in range(3, 11) for step in (1, 2, 5)))
@@ -56,14 +57,15 @@ def stack(workload: Workload, host: Host | None = None) -> Charges:
     yield from _api(workload)
     if host is None:
         yield from _lambda_pollers(workload)
-        yield from _units(workload, counts.ON_LAMBDA, lambda_pollers(workload))
+        yield from _units(workload, counts.ON_LAMBDA, lambda_pollers(workload), workload.awake_seconds)
     else:
         number = max(1, ceil(cores(workload) / host.cores))
         yield from (Charge("worker", price, number * each * HOURS) for price, each in host.hourly.items())
         yield from (Charge("worker", price, number * each) for price, each in host.monthly.items())
-        yield from _units(workload, counts.WORKER, number)
+        yield from _units(workload, counts.WORKER, number, SECONDS)
     starts = counts.OUTBOX_STARTS_PER_MINUTE * HOURS * 60
     yield from _function("outbox", starts, starts * counts.OUTBOX_SECONDS, counts.OUTBOX_MEMORY_MB)
+    yield Charge("outbox: read", "readUnits", starts * counts.OUTBOX_READS / MILLION)
     yield from _storage(workload)
     yield from _watching(workload, 0 if host else lambda_pollers(workload))
 
@@ -98,13 +100,17 @@ def _api(workload: Workload) -> Charges:
 
 
 def _lambda_pollers(workload: Workload) -> Charges:
-    ticks = counts.TICKS_PER_MINUTE * HOURS * 60
-    starts = lambda_pollers(workload) * SECONDS / counts.POLLER_LIFE_SECONDS
-    seconds = ticks * counts.TICK_SECONDS + starts * (counts.POLLER_LIFE_SECONDS + counts.HAND_OVER_SECONDS)
-    yield from _function("poller", ticks + starts, seconds, workload.poller_memory_mb)
+    starts = lambda_pollers(workload) * workload.awake_seconds / counts.POLLER_LIFE_SECONDS
+    seconds = _TICKS * counts.TICK_SECONDS + starts * (counts.POLLER_LIFE_SECONDS + counts.HAND_OVER_SECONDS)
+    yield from _function("poller", _TICKS + starts, seconds, workload.poller_memory_mb)
+    reads = _TICKS * (counts.TICK_READS + workload.shards * counts.TICK_READS_PER_SHARD)
+    if workload.may_sleep:
+        reads += min(workload.requests, workload.active_seconds / counts.TRUST_SECONDS)
+    yield Charge("watchdog and sleep: read", "readUnits", reads / MILLION)
 
 
-def _units(workload: Workload, polling: Polling, pollers: int) -> Charges:
+def _units(workload: Workload, polling: Polling, pollers: int, seconds: float) -> Charges:
+    """``seconds``: for which pollers run."""
     writes = workload.timers_per_month * sum(counts.write_units(workload.payload_bytes))
     reads = workload.timers_per_month * counts.read_units(workload.payload_bytes)
     reads += workload.requests * counts.API_READ_UNITS
@@ -114,14 +120,15 @@ def _units(workload: Workload, polling: Polling, pollers: int) -> Charges:
     idle_reads = workload.shards * polling.reads_per_shard + pollers * polling.reads
     if workload.is_provisioned:
         # Capacity follows the load, by autoscaling, and has room to spare.
-        written, read = (units / 3600 + idle * HOURS for units, idle in ((writes, idle_writes), (reads, idle_reads)))
+        pairs = (writes, idle_writes), (reads, idle_reads)
+        written, read = ((units + idle * seconds) / 3600 for units, idle in pairs)
         yield Charge("timers and leases: written", "writeCapacity", written / _UTILISATION)
         yield Charge("timers and polls: read", "readCapacity", read / _UTILISATION)
     else:
         yield Charge("timers: written", "writeUnits", writes / MILLION)
-        yield Charge("leases: written", "writeUnits", idle_writes * SECONDS / MILLION)
+        yield Charge("leases: written", "writeUnits", idle_writes * seconds / MILLION)
         yield Charge("timers: read", "readUnits", reads / MILLION)
-        yield Charge("polls: read", "readUnits", idle_reads * SECONDS / MILLION)
+        yield Charge("polls: read", "readUnits", idle_reads * seconds / MILLION)
 
 
 def _storage(workload: Workload) -> Charges:
@@ -134,12 +141,14 @@ def _storage(workload: Workload) -> Charges:
 
 def _watching(workload: Workload, pollers: int) -> Charges:
     logged = workload.requests * counts.LOG_BYTES_PER_REQUEST
-    logged += pollers * counts.LOG_BYTES_PER_POLLER_SECOND * SECONDS
+    if pollers:
+        logged += pollers * counts.LOG_BYTES_PER_POLLER_SECOND * workload.awake_seconds
+        logged += _TICKS * counts.LOG_BYTES_PER_TICK
     yield Charge("logs", "logs", logged / GB)
     active = workload.active_hours / HOURS if workload.timers_per_month else 0.0
     of_pollers = counts.METRICS_OF_IDLE_POLLERS + active * counts.METRICS_OF_FIRING if pollers else 0.0
     yield Charge("metrics", "metrics", counts.METRICS_OF_OUTBOX + of_pollers)
     yield Charge("alarms", "alarms", counts.ALARMED_METRICS)
-    yield Charge("alarms in periods of seconds", "alarmsOfSeconds", counts.ALARMED_METRICS_OF_SECONDS)
-    yield Charge("dashboard", "dashboards", 1)
+    if workload.has_dashboard:
+        yield Charge("dashboard", "dashboards", 1)
     yield Charge("key of signing secrets", "kmsKeys", 1)

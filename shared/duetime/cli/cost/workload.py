@@ -33,10 +33,19 @@ class Workload:
     api_memory_mb: int
     poller_memory_mb: int
     cpu_microseconds: int
+    may_sleep: bool
+    has_dashboard: bool
 
     @property
     def active_seconds(self) -> float:
         return self.active_hours * 3600.0
+
+    @property
+    def awake_seconds(self) -> float:
+        """For which pollers on Lambda run."""
+        if not self.may_sleep:
+            return SECONDS
+        return min(self.active_seconds, self.timers_per_month * counts.AWAKE_SECONDS_OF_A_TIMER)
 
     @property
     def pending_months(self) -> float:

@@ -1,4 +1,7 @@
-"""Ownership of shards, and the workers that share them. A lease is live up to, and not including, its end."""
+"""Ownership of shards, the workers that share them, and whether these sleep.
+
+A lease is live up to, and not including, its end.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,15 @@ from duetime.domain.shards import Lease, ShardStatus
 from duetime.domain.times import to_milliseconds
 from duetime.stores import backend as writes
 from duetime.stores.backend import Alike, Backend, Comparison, Condition, Now, Query, Write, WriteStatus, Written
+from duetime.stores.core.catalogue_codec import decode_counter
 from duetime.stores.core.timer_codec import instant, optional_instant
 from duetime.stores.decoding import DECODING_ERRORS, repaired, what_is_wrong, whole
-from duetime.stores.entities import ALL_WORKERS, SHARD, WORKER
+from duetime.stores.entities import ALL_WORKERS, COUNTER, SHARD, WORKER
 from duetime.stores.entity import DAMAGED, Row, Value
 
 _log = logging.getLogger(__name__)
 _MOST_WORKERS = 10_000
+SLEEP_EPOCH = "sleep_epoch"
 _ENDS = SHARD.places["shard_lease_expires_at"]
 _IS_HELD = ("shard_version", "shard_owner_id")
 _RENEWAL = Alike(SHARD, ("shard_lease_expires_at",), _IS_HELD)
@@ -97,6 +102,20 @@ class Leases:
             return {}
         rows = self._backend.read(SHARD, [(shard_id,) for shard_id in shard_ids])
         return {shard_id: row for shard_id, row in zip(shard_ids, rows, strict=True) if row is not None}
+
+    def sleep_epoch(self) -> int:
+        (row,) = self._backend.read(COUNTER, [(SLEEP_EPOCH,)])
+        return 0 if row is None else decode_counter(row)
+
+    def advance_sleep_epoch(self, epoch: int) -> bool:
+        if epoch == 0:
+            change = writes.insert(COUNTER, (SLEEP_EPOCH, 1))
+        else:
+            is_same = Condition("counter_value", epoch)
+            change = writes.update(COUNTER, (SLEEP_EPOCH,), {"counter_value": epoch + 1}, is_same)
+        results = self._backend.write([change]).results
+        _raise_first(results)
+        return results[0].is_written
 
     def announce_worker(self, worker_id: str, *, ttl_seconds: float, now: datetime) -> list[str]:
         ttl_ms = _milliseconds(ttl_seconds)

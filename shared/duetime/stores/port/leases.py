@@ -1,4 +1,4 @@
-"""The part of the store port with the leases of shards, and the workers that share them."""
+"""The part of the store port with the leases of shards, the workers that share them, and whether these sleep."""
 
 from __future__ import annotations
 
@@ -34,6 +34,17 @@ class LeaseStore(Protocol):
 
     def release(self, leases: Sequence[Lease], *, now: datetime) -> None:
         """End leases so that they can be claimed at once and never renewed. A stale lease changes nothing."""
+        ...
+
+    def sleep_epoch(self) -> int:
+        """How often pollers have woken or fallen asleep; 0 at first. Even while they sleep; strongly consistent.
+
+        Only those count it that sleep at all: pollers on Lambda.
+        """
+        ...
+
+    def advance_sleep_epoch(self, epoch: int) -> bool:
+        """Count one more if ``epoch`` is what is stored; whether this call did."""
         ...
 
     def announce_worker(self, worker_id: str, *, ttl_seconds: float, now: datetime) -> list[str]:

@@ -277,3 +277,30 @@ def test_a_shard_below_zero_can_be_owned_and_is_in_no_shard_map(store: Store) ->
     assert set(store.catalogue.shard_map().shard_ids()) == set(namespace.shard_ids())
     store.leases.release([lease], now=NOW)
     assert claim_shard(store, OUTBOX_SHARD, "w2", lease_seconds=10, now=NOW) is not None
+
+
+def test_pollers_sleep_at_first(store: Store) -> None:
+    assert store.leases.sleep_epoch() == 0
+
+
+def test_the_sleep_epoch_is_counted_from_what_is_stored_alone(store: Store) -> None:
+    assert [store.leases.advance_sleep_epoch(epoch) for epoch in (1, 0, 0, 1, 1, 2)] == [
+        False,
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert store.leases.sleep_epoch() == 3
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_of_several_at_once_one_advances_the_sleep_epoch(store: Store, at_once: AtOnce, epoch: int) -> None:
+    for stored in range(epoch):
+        store.leases.advance_sleep_epoch(stored)
+
+    results = at_once(lambda _: store.leases.advance_sleep_epoch(epoch))
+
+    assert results.count(True) == 1
+    assert store.leases.sleep_epoch() == epoch + 1
