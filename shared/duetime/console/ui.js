@@ -35,7 +35,7 @@ export function httpStatus(status) {
 /** Why an attempt failed, in one word or number; the tooltip says more. */
 export function failureBadge(failure) {
   const known = failure.status === null ? h("span", { class: "http bad" }, failure.reason) : [httpStatus(failure.status), muted(` ${failure.reason}`)];
-  return h("span", { title: failure.message }, known);
+  return h("span", { class: "failure", title: failure.message }, known);
 }
 
 export function tags(list) {
