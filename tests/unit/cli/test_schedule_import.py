@@ -45,13 +45,14 @@ def test_a_crontab_is_told_line_by_line(cli: Cli) -> None:
         "create default/in",
     ]
     assert err == [
+        "times are read as UTC: give --tz if the machine of the crontab has another time zone",
         "line 2: failures are not mailed: they are events (docs/events.md)",
         "line 3: it is sent as POST, not as GET",
         "line 5: the data is the payload in the body, not the whole body",
-        "line 6: has a % in it: what follows is no part of a request, or calls no URL: give --callback-url",
+        "line 6: has a % in it: what follows is no part of a request: give --callback-url",
         "line 7: @reboot is no time",
         "line 8: is no line of a crontab",
-        f"line 9: {err[6].split()[2]} cron: day-of-month: no month of the expression has such a day",
+        f"line 9: {err[7].split()[2]} cron: day-of-month: no month of the expression has such a day",
         "2 to create, 0 unchanged, 1 failed, 3 left out",
     ]
     assert stored(cli) == []
@@ -116,7 +117,7 @@ def test_what_is_no_request_is_left_out(command: str, why: str, cli: Cli) -> Non
 
     assert out == []
     assert err[0].startswith(f"line 1: {why}")
-    assert err[0].endswith(", or calls no URL: give --callback-url")
+    assert err[0].endswith(": give --callback-url")
 
 
 def test_wget_is_read_too(cli: Cli) -> None:
@@ -205,4 +206,4 @@ def test_what_cannot_be_read_or_has_no_place_is_one_line(cli: Cli) -> None:
     assert "--time-zone" in cli.fails("schedules", "import", "default", "--tz", "UTC", code=2, stdin="{}")
     assert "nowhere" in cli.fails("schedules", "import", "nowhere", code=1, stdin="@daily curl https://a.test\n")
     _, err = imported(cli, json.dumps(AWS), code=3)
-    assert err[0] == "line 1: invoices: its target calls no URL: give --callback-url"
+    assert err[0] == "line 1: invoices: its target is no URL: give --callback-url"

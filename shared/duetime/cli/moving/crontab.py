@@ -79,7 +79,7 @@ class Crontab:
             schedule |= request | {"id": id_of(name, times, given)}
         except NoRequest as error:
             if self.url is None:
-                return Found(number, notes=(f"{error}, or {NO_URL}",))
+                return Found(number, notes=(f"{error}: {NO_URL}",))
             schedule["id"] = id_of(PurePosixPath(given["command"].split()[0]).name, times, given)
             schedule |= {"callbackUrl": target(self.url, schedule["id"]), "payload": given}
             notes = ["the command is the payload: who receives the callback runs it"]

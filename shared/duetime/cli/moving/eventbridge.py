@@ -58,7 +58,7 @@ def _found(line: int, given: Mapping[str, Any], url: str | None) -> Found:
     if not isinstance(expression, str):
         return Found(line, notes=(f"{name}: has no ScheduleExpression: `aws scheduler get-schedule` prints it",))
     if url is None:
-        return Found(line, notes=(f"{name}: its target {NO_URL}",))
+        return Found(line, notes=(f"{name}: its target is no URL: {NO_URL}",))
     receiver = given.get("Target") or {}
     notes = [_lost(member) for member in given if member not in _SAY_NOTHING and given[member] not in (None, "NONE")]
     notes += [_lost(f"Target.{member}") for member in receiver if member not in _TARGET_SAYS_NOTHING]

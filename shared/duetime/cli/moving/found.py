@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
 
-NO_URL: Final = "calls no URL: give --callback-url"
+NO_URL: Final = "give --callback-url"
 _NOT_IN_SLUGS: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_SLUG = 40
 

@@ -65,6 +65,8 @@ def import_schedules(
         form = _AWS if text.lstrip()[:1] in ("{", "[") else _CRONTAB
     remote.call("GET", path("/v1/namespaces/{}", namespace), has="name")
     found = _read(text, form, receiver, time_zone)
+    if form != _AWS and any(each.schedule is not None and "timeZone" not in each.schedule for each in found):
+        click.echo("times are read as UTC: give --tz if the machine of the crontab has another time zone", err=True)
     left_out = sum(each.is_schedule and each.schedule is None for each in found)
     steps, failed = _planned(remote, namespace, found)
     todo = [step for step in steps if step.action is Action.CREATE]
