@@ -242,13 +242,13 @@ def segment(name: str, value: str) -> str:
     return quote(value, safe="", errors="replace")
 
 
-def id_segment(timer_id: str) -> str:
-    """A timer's id, in the spelling that arrives through every gateway unless it is harmless as it is."""
-    if not isinstance(timer_id, str) or not timer_id:
-        raise InvalidArgument("timer_id: must be a text, and not empty")
-    if _SAFE_ID.fullmatch(timer_id):
-        return timer_id
-    encoded = timer_id.encode(errors="surrogatepass")
+def id_segment(name: str, value: str) -> str:
+    """The id of a timer or a schedule, in the spelling that arrives through every gateway unless it does as it is."""
+    if not isinstance(value, str) or not value:
+        raise InvalidArgument(f"{name}: must be a text, and not empty")
+    if _SAFE_ID.fullmatch(value):
+        return value
+    encoded = value.encode(errors="surrogatepass")
     return _SAFE_PREFIX + base64.urlsafe_b64encode(encoded).rstrip(b"=").decode()
 
 

@@ -133,11 +133,11 @@ def path(template: str, *segments: str) -> str:
     return template.replace("{tenant}", "{{tenant}}").format(*(segment("an argument", each) for each in segments))
 
 
-def timer_path(namespace: str, timer_id: str, action: str = "") -> str:
-    """Return the path of a timer, whose id may have any characters."""
+def item_path(namespace: str, items: str, item_id: str, action: str = "") -> str:
+    """Return the path of one of ``items``, timers or schedules, whose id may have any characters."""
     from duetime_client.requests import id_segment
 
-    return path("/v1/namespaces/{}/timers/", namespace) + id_segment(timer_id) + action
+    return path("/v1/namespaces/{}/", namespace) + f"{items}/{id_segment('an argument', item_id)}{action}"
 
 
 def on_server(*operations: str, tenant: bool = False) -> Callable[[F], F]:

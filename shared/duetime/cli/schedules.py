@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duetime.cli.moving.importing import import_schedules
-from duetime.cli.remote import CLEARED, Remote, if_revision_option, json_option, limit_option, on_server, path
+from duetime.cli.remote import (
+    CLEARED,
+    Remote,
+    if_revision_option,
+    item_path,
+    json_option,
+    limit_option,
+    on_server,
+    path,
+)
 from duetime.cli.tables import show_item, show_items
 from duetime.cli.timers import TIMER_CLEARABLE, content_options
 from duetime.cli.values import Duration, Instant, options
@@ -102,7 +111,7 @@ def schedules() -> None:
 
 
 def _path(namespace: str, schedule_id: str, rest: str = "") -> str:
-    return path("/v1/namespaces/{}/schedules/{}", namespace, schedule_id) + rest
+    return item_path(namespace, "schedules", schedule_id, rest)
 
 
 def _body(given: dict[str, Any]) -> dict[str, Any]:

@@ -12,11 +12,11 @@ from duetime.cli.remote import (
     CLEARED,
     Remote,
     if_revision_option,
+    item_path,
     json_option,
     limit_option,
     on_server,
     path,
-    timer_path,
 )
 from duetime.cli.tables import show_item, show_items
 from duetime.cli.values import (
@@ -113,7 +113,7 @@ def put(
     **given: Any,
 ) -> None:
     """Create or replace the timer ID, even after it fired. The options are those of `create`."""
-    response = remote.call("PUT", timer_path(namespace, timer_id), body=given, if_revision=if_revision)
+    response = remote.call("PUT", item_path(namespace, "timers", timer_id), body=given, if_revision=if_revision)
     show_item(response.content, as_json=as_json)
 
 
@@ -123,7 +123,7 @@ def put(
 @on_server("getTimer")
 def show(*, remote: Remote, namespace: str, timer_id: str, as_json: bool) -> None:
     """Show a timer."""
-    show_item(remote.call("GET", timer_path(namespace, timer_id)).content, as_json=as_json)
+    show_item(remote.call("GET", item_path(namespace, "timers", timer_id)).content, as_json=as_json)
 
 
 @timers.command("list", short_help="List the timers of a namespace.")
@@ -161,7 +161,7 @@ def update(
 ) -> None:
     """Change the given values of a timer that has not finished; keep the rest."""
     body = given | {each.replace("-", "_"): CLEARED for each in clear}
-    response = remote.call("PATCH", timer_path(namespace, timer_id), body=body, if_revision=if_revision)
+    response = remote.call("PATCH", item_path(namespace, "timers", timer_id), body=body, if_revision=if_revision)
     show_item(response.content, as_json=as_json)
 
 
@@ -172,7 +172,7 @@ def update(
 @on_server("deleteTimer")
 def delete(*, remote: Remote, namespace: str, timer_id: str, if_revision: int | None, as_json: bool) -> None:
     """Remove a timer in any state."""
-    response = remote.call("DELETE", timer_path(namespace, timer_id), if_revision=if_revision)
+    response = remote.call("DELETE", item_path(namespace, "timers", timer_id), if_revision=if_revision)
     if as_json:
         click.echo(response.content.decode())
     in_flight = b'"attemptInFlight":true' in response.content
@@ -189,7 +189,9 @@ def _action(action: str, operation: str, text: str) -> None:
     @json_option
     @on_server(operation)
     def act(*, remote: Remote, namespace: str, timer_id: str, if_revision: int | None, as_json: bool) -> None:
-        response = remote.call("POST", timer_path(namespace, timer_id, f"/{action}"), if_revision=if_revision)
+        response = remote.call(
+            "POST", item_path(namespace, "timers", timer_id, f"/{action}"), if_revision=if_revision
+        )
         show_item(response.content, as_json=as_json)
 
 
@@ -208,7 +210,7 @@ _action(
 @on_server("listAttempts")
 def attempts(*, remote: Remote, namespace: str, timer_id: str, as_json: bool) -> None:
     """List the last attempts of a timer, oldest first."""
-    show_items(remote.items(timer_path(namespace, timer_id, "/attempts")), ATTEMPT_COLUMNS, as_json=as_json)
+    show_items(remote.items(item_path(namespace, "timers", timer_id, "/attempts")), ATTEMPT_COLUMNS, as_json=as_json)
 
 
 @timers.command("create-batch", short_help="Create many timers from lines of JSON.")

@@ -130,8 +130,8 @@ export async function readAll(path, { query = {}, most = 2000, signal } = {}) {
 const FAITHFUL = /^[A-Za-z0-9._~!$&'()*,;=:@-]+$/;
 const SAFE_PREFIX = "base64url:";
 
-/** A timer's id as a segment of a path, in the spelling that arrives through every gateway. */
-function timerSegment(id) {
+/** The id of a timer or a schedule as a segment of a path, in the spelling that arrives through every gateway. */
+function idSegment(id) {
   if (FAITHFUL.test(id) && id !== "." && id !== ".." && !id.startsWith(SAFE_PREFIX)) return id;
   const bytes = new TextEncoder().encode(id);
   const base64 = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
@@ -147,9 +147,9 @@ export const paths = {
   namespaces: "v1/namespaces",
   namespace: (name) => `v1/namespaces/${segment(name)}`,
   timers: (name) => `v1/namespaces/${segment(name)}/timers`,
-  timer: (name, id) => `v1/namespaces/${segment(name)}/timers/${timerSegment(id)}`,
+  timer: (name, id) => `v1/namespaces/${segment(name)}/timers/${idSegment(id)}`,
   schedules: (name) => `v1/namespaces/${segment(name)}/schedules`,
-  schedule: (name, id) => `v1/namespaces/${segment(name)}/schedules/${segment(id)}`,
+  schedule: (name, id) => `v1/namespaces/${segment(name)}/schedules/${idSegment(id)}`,
   preview: "v1/schedules/preview",
   redrive: (name) => `v1/namespaces/${segment(name)}/redrive`,
   calls: (tenant) => `v1/tenants/${segment(tenant)}/service-calls`,

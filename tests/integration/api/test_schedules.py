@@ -100,6 +100,15 @@ def test_a_schedule_is_created_and_read(world: World) -> None:
     assert world.api.get(f"{PATH}/s1", headers={"if-none-match": '"1"'}).status == 304
 
 
+@pytest.mark.parametrize("schedule_id", ["a?b", "100%", "..", "pause", "base64url:x", "ünïcødé #1"])
+def test_its_location_leads_to_it_whatever_its_id(world: World, schedule_id: str) -> None:
+    location = create(world, id=schedule_id).headers["location"]
+
+    assert location.isascii()
+    assert world.api.call("GET", location).json()["id"] == schedule_id
+    assert world.api.call("POST", f"{location}/pause", {}).json()["state"] == "Paused"
+
+
 def test_ids_may_be_long(world: World) -> None:
     assert created(world, id="🎉" * 230)["id"] == "🎉" * 230
     assert len(world.api.all_pages(PATH)) == 1

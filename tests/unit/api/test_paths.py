@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from duetime.api.http.router import read_id, routable, timer_path
+from duetime.api.http.router import item_path, read_id, routable
 from duetime.domain.errors import InvalidInput
 
 IDS = st.text(
@@ -23,7 +23,7 @@ IDS = st.text(
 @example("a+b")
 @example("🙂 #1")
 def test_the_path_of_a_timer_leads_back_to_it(timer_id: str) -> None:
-    path = timer_path("orders", timer_id)
+    path = item_path("orders", "timers", timer_id)
     prefix, _, segment = path.rpartition("/")
     assert prefix == "/v1/namespaces/orders/timers"
     assert segment.isascii()
@@ -33,7 +33,7 @@ def test_the_path_of_a_timer_leads_back_to_it(timer_id: str) -> None:
 
 @given(IDS)
 def test_the_path_survives_a_gateway_that_decodes_twice_and_cuts_at_a_question_mark(timer_id: str) -> None:
-    segment = timer_path("orders", timer_id).rpartition("/")[2]
+    segment = item_path("orders", "timers", timer_id).rpartition("/")[2]
     assert read_id(unquote(unquote(segment).partition("?")[0])) == timer_id
 
 
@@ -47,6 +47,7 @@ def test_every_id_is_one_segment_of_a_routable_path(timer_id: str) -> None:
 def test_a_slash_after_timers_is_part_of_the_id() -> None:
     assert routable("/v1/namespaces/orders/timers/a/b") == "/v1/namespaces/orders/timers/a%2Fb"
     assert routable("/v1/namespaces/orders/timers/a/attempts/b") == "/v1/namespaces/orders/timers/a%2Fattempts%2Fb"
+    assert routable("/v1/namespaces/orders/schedules/a/b/pause") == "/v1/namespaces/orders/schedules/a%2Fb/pause"
     assert routable("/v1/namespaces/or ders") == "/v1/namespaces/or%20ders"
     assert routable("/v1/namespaces/orders/timers/") == "/v1/namespaces/orders/timers/"
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from duetime_client import bodies
 from duetime_client.asynchronous.transport import AsyncTransport
 from duetime_client.models import Dst, SchedulePreview
-from duetime_client.requests import MERGE_PATCH, changing, reading, removing, segment
+from duetime_client.requests import MERGE_PATCH, changing, id_segment, reading, removing, segment
 from duetime_client.schedule_models import (
     Backfilled,
     CancelledBackfill,
@@ -309,7 +309,7 @@ class AsyncSchedules:
 
 def _path(namespace: str, schedule_id: str | None = None) -> str:
     path = f"/v1/namespaces/{segment('namespace', namespace)}/schedules"
-    return path if schedule_id is None else f"{path}/{segment('schedule_id', schedule_id)}"
+    return path if schedule_id is None else f"{path}/{id_segment('schedule_id', schedule_id)}"
 
 
 def _one_or_more(texts: str | Sequence[str]) -> Sequence[str] | None:

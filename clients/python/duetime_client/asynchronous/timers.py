@@ -322,7 +322,7 @@ class AsyncTimers:
         return await self._batches.redrive_ids("redriveTimers", f"{self._namespace_path}/redrive", timer_ids)
 
     def _of(self, timer_id: str) -> str:
-        return f"{self._path}/{id_segment(timer_id)}"
+        return f"{self._path}/{id_segment('timer_id', timer_id)}"
 
 
 def _deleted(answer: Answer) -> Deleted:

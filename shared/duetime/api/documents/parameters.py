@@ -20,14 +20,12 @@ from duetime.domain.tenants import TENANT_PATTERN
 Json = dict[str, Any]
 
 _UUID: Json = {"type": "string", "format": "uuid"}
+_SPELLING: Final = "percent-encoded; or base64url: and the base64url of its UTF-8"
 _TEXT: Json = {"type": "string", "minLength": 1}
 _PATH_SCHEMAS: Final[dict[str, Json]] = {
     "namespace": {"type": "string", "pattern": f"^{NAMESPACE_PATTERN}$"},
-    "timerId": {
-        **TIMER_ID_SCHEMA,
-        "description": "the id of a timer, percent-encoded; or base64url: and the base64url of its UTF-8",
-    },
-    "scheduleId": SCHEDULE_ID_SCHEMA,
+    "timerId": {**TIMER_ID_SCHEMA, "description": f"the id of a timer, {_SPELLING}"},
+    "scheduleId": {**SCHEDULE_ID_SCHEMA, "description": f"the id of a schedule, {_SPELLING}"},
     "tenant": {"type": "string", "pattern": f"^{TENANT_PATTERN}$"},
     "serviceCallId": _UUID,
     "executionId": _UUID,

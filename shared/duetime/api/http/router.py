@@ -1,4 +1,4 @@
-"""Finds the route of a request by its method and path; reads and writes the timer ids of paths.
+"""Finds the route of a request by its method and path; reads and writes the ids of timers and schedules in paths.
 
 An API Gateway HTTP API hands over the path decoded, and not faithfully: it cuts the path at an encoded '?' and
 decodes '%' more than once (docs/decisions/0010). So every id also has a spelling made of safe characters only:
@@ -22,7 +22,11 @@ SAFE_PREFIX = "base64url:"
 
 # Seen to arrive unchanged through every gateway: unreserved and most of sub-delims, space, '#', all beyond ASCII.
 _FAITHFUL = re.compile(r"[A-Za-z0-9._~!$&'()*,;=:@ #\u00a0-\U0010ffff-]+")
-_TIMER_PATH = re.compile(r"(/v1/namespaces/[^/]*/timers/)(.+?)(/(?:attempts|cancel|fire|redrive))?", re.DOTALL)
+_ITEM_PATH = re.compile(
+    r"(/v1/namespaces/[^/]*/(?:timers|schedules)/)(.+?)"
+    r"(/(?:attempts|cancel|fire|redrive|backfill|backfill/cancel|occurrences|pause|resume|trigger))?",
+    re.DOTALL,
+)
 
 _CLOCK_PATHS = ("/v1/clock", "/v1/clock/advance")
 _CLOCK_IS_REAL = "the clock of this server is real: tests can move that of `duetime serve --clock virtual`"
@@ -64,17 +68,17 @@ class Router:
 def routable(path: str) -> str:
     """A decoded path as one that routes can be matched with: every segment percent-encoded.
 
-    What follows ``/timers/`` is one segment, up to the name of something that a timer has or that is done with it:
-    any other '/' there can only have been part of an id.
+    What follows ``/timers/`` or ``/schedules/`` is one segment, up to the name of something that it has or that is
+    done with it: any other '/' there can only have been part of an id.
     """
-    match = _TIMER_PATH.fullmatch(path)
+    match = _ITEM_PATH.fullmatch(path)
     if match is None:
         return quote(path, errors="replace")
     return quote(match[1], errors="replace") + quote(match[2], safe="", errors="replace") + (match[3] or "")
 
 
 def read_id(segment: str) -> str:
-    """The timer id that a decoded path segment spells. Raises ``InvalidInput``."""
+    """The id that a decoded path segment spells. Raises ``InvalidInput``."""
     if not segment.startswith(SAFE_PREFIX):
         return segment
     encoded = segment[len(SAFE_PREFIX) :]
@@ -85,11 +89,11 @@ def read_id(segment: str) -> str:
         raise InvalidInput("id", f"must be base64url of UTF-8 after {SAFE_PREFIX}") from None
 
 
-def timer_path(namespace: str, timer_id: str) -> str:
-    """The path of a timer, in the spelling that arrives anywhere."""
-    is_faithful = _FAITHFUL.fullmatch(timer_id) and timer_id not in (".", "..")
-    if is_faithful and not timer_id.startswith(SAFE_PREFIX):
-        segment = quote(timer_id, safe="!$&'()*,;=:@")
+def item_path(namespace: str, items: str, item_id: str) -> str:
+    """The path of one of ``items``, timers or schedules, in the spelling that arrives anywhere."""
+    is_faithful = _FAITHFUL.fullmatch(item_id) and item_id not in (".", "..")
+    if is_faithful and not item_id.startswith(SAFE_PREFIX):
+        segment = quote(item_id, safe="!$&'()*,;=:@")
     else:
-        segment = SAFE_PREFIX + base64.urlsafe_b64encode(timer_id.encode()).rstrip(b"=").decode()
-    return f"/v1/namespaces/{namespace}/timers/{segment}"
+        segment = SAFE_PREFIX + base64.urlsafe_b64encode(item_id.encode()).rstrip(b"=").decode()
+    return f"/v1/namespaces/{namespace}/{items}/{segment}"

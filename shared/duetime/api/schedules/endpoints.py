@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
 from duetime.api.context import Services
 from duetime.api.http.parsing import check_egress, read_body, read_nothing, read_query, validate
 from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, if_none_match
@@ -11,6 +9,7 @@ from duetime.api.http.request import Reply, Request
 from duetime.api.http.request_models import PLAIN_SHAPE
 from duetime.api.http.responses import json_reply
 from duetime.api.http.route import Route
+from duetime.api.http.router import item_path, read_id
 from duetime.api.namespaces.requests import PauseBody
 from duetime.api.schedules.requests import (
     SCHEDULE_SHAPE,
@@ -55,7 +54,7 @@ def put_schedule(services: Services, request: Request, *, namespace: str, schedu
     With ``dryRun`` the response is the same, and nothing is stored.
     """
     space = services.namespaces.open(namespace, request.principal)
-    asked = _read_schedule(services, request, space, _checked_id(space, schedule_id))
+    asked = _read_schedule(services, request, space, _checked_id(space, read_id(schedule_id)))
     schedules, now = services.schedules, services.context.clock.now()
     put = schedules.rehearse_put if read_query(PutScheduleQuery, request).dry_run else schedules.put
     return _stored_reply(put(space, asked, now=now, wanted=if_match(request)), space)
@@ -160,7 +159,7 @@ def _read_schedule(services: Services, request: Request, space: Namespace, sched
 def address_of(services: Services, request: Request, namespace: str, schedule_id: str) -> tuple[Namespace, str]:
     """Return what a path names. Raises ``NamespaceNotFound`` and ``InvalidInput``."""
     space = services.namespaces.get(namespace, request.principal)
-    return space, _checked_id(space, schedule_id)
+    return space, _checked_id(space, read_id(schedule_id))
 
 
 def _checked_id(space: Namespace, schedule_id: str) -> str:
@@ -173,7 +172,7 @@ def _checked_id(space: Namespace, schedule_id: str) -> str:
 def _stored_reply(stored: Stored, space: Namespace) -> Reply:
     if not stored.is_new:
         return _reply(stored.timer, space)
-    path = f"/v1/namespaces/{space.name}/schedules/{quote(stored.timer.schedule_id or '', safe='')}"
+    path = item_path(space.name, "schedules", stored.timer.schedule_id or "")
     headers = {"etag": etag(stored.timer.revision), "location": path}
     return json_reply(201, schedule_response(stored.timer, space.settings.retry_policy), headers)
 

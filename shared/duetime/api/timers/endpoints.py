@@ -10,7 +10,7 @@ from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_mat
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.responses import json_reply
 from duetime.api.http.route import Deferred, Route
-from duetime.api.http.router import read_id, timer_path
+from duetime.api.http.router import item_path, read_id
 from duetime.api.timers.parsing import check_id, read_change, read_timer
 from duetime.api.timers.requests import TIMER_SHAPE, TimerBody, TimerPatch
 from duetime.api.timers.responses import DeleteResponse, TimerResponse, timer_response
@@ -114,7 +114,7 @@ def _stored_reply(stored: Stored, space: Namespace) -> Reply:
     timer = stored.timer
     if not stored.is_new:
         return _timer_reply(timer, space)
-    headers = {"etag": etag(timer.revision), "location": timer_path(timer.namespace, timer.timer_id)}
+    headers = {"etag": etag(timer.revision), "location": item_path(timer.namespace, "timers", timer.timer_id)}
     return json_reply(201, timer_response(timer, space.settings.retry_policy), headers)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from duetime.cli.remote import Remote, path
+from duetime.cli.remote import Remote, item_path, path
 from duetime.cli.tables import printable, text_of
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Planner:
         """Raises ``InvalidRequest``."""
         if namespace in self._new:
             return Step(Action.CREATE, namespace, schedule_id, wanted, next_at=self._preview(wanted))
-        address = schedule_path(namespace, schedule_id)
+        address = item_path(namespace, "schedules", schedule_id)
         answer = self._remote.client.request("PUT", address, query=[("dryRun", "true")], body=dict(wanted))
         would = answer.json()
         if answer.status == 201:
@@ -134,15 +134,11 @@ def carry_out(remote: Remote, step: Step) -> None:
     if step.schedule_id is None:
         remote.client.request("PUT", path("/v1/namespaces/{}", step.namespace), body=dict(step.wanted))
         return
-    address = schedule_path(step.namespace, step.schedule_id)
+    address = item_path(step.namespace, "schedules", step.schedule_id)
     if step.action is Action.DELETE:
         remote.client.request("DELETE", address)
     else:
         remote.client.request("PUT", address, body=dict(step.wanted))
-
-
-def schedule_path(namespace: str, schedule_id: str) -> str:
-    return path("/v1/namespaces/{}/schedules/{}", namespace, schedule_id)
 
 
 def told(error: ApiError) -> str:
