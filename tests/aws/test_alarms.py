@@ -200,4 +200,4 @@ def test_the_dashboard_is_made_when_it_is_wanted(template: Template) -> None:
     )
 
     assert dashboard["Condition"] == template.source["Outputs"]["DashboardUrl"]["Condition"] == "HasDashboard"
-    assert template.source["Parameters"]["Dashboard"]["Default"] == "false"
+    assert template.source["Parameters"]["MakeDashboard"]["Default"] == "false"

@@ -113,12 +113,25 @@ def test_a_key_acts_for_its_tenant_and_role(deployment: Deployment, key: str) ->
     _wait_until(lambda: request(deployment, "GET", "/v1/namespaces", key=reader).status == 401)
 
 
+def test_a_timer_that_is_due_now_wakes_the_pollers(deployment: Deployment, key: str) -> None:
+    """Nothing was due so far, so none runs. The emulator checks that the API may invoke the poller."""
+    events = emulator_client(deployment.endpoint_url, "events")
+    (rule,) = (each["Name"] for each in events.list_rules()["Rules"] if "Poller" in each["Name"])
+    events.disable_rule(Name=rule)  # nobody else is to start one
+    with CallbackReceiver() as receiver:
+        assert request(deployment, "PUT", "/v1/namespaces/default", {"numShards": 4}, key=key).status == 201
+        timer = {"id": "woken", "delay": "0s", "callbackUrl": receiver.url}
+        assert request(deployment, "POST", TIMERS, timer, key=key).status == 201
+        receiver.wait_for_timer("woken", timeout_seconds=POLLER_STARTS_SECONDS)
+    events.enable_rule(Name=rule)
+
+
 def test_timers_made_through_the_api_are_fired_by_scheduled_pollers(deployment: Deployment, key: str) -> None:
     def call(method: str, path: str, body: Any = None) -> Answer:
         return request(deployment, method, path, body, key=key)
 
     with CallbackReceiver() as receiver:
-        assert call("PUT", "/v1/namespaces/default", {"numShards": 4}).status == 201
+        assert call("PUT", "/v1/namespaces/default", {"numShards": 4}).status == 200
         ids = [f"timer {number}" for number in range(12)]  # they are on every shard
         timers = [{"id": timer_id, "delay": "1s", "callbackUrl": receiver.url} for timer_id in ids]
         made = call("POST", f"{TIMERS}/batch", {"timers": timers})

@@ -353,7 +353,7 @@ def test_the_bill_has_the_defaults_of_the_parameters(template: Template) -> None
     assert options["api_memory_mb"] == parameters["ApiMemoryMb"]
     assert options["poller_memory_mb"] == parameters["PollerMemoryMb"]
     assert options["sleep"] == parameters["Sleep"] == settings.sleep
-    assert options["has_dashboard"] is (parameters["Dashboard"] == "true")
+    assert options["has_dashboard"] is (parameters["MakeDashboard"] == "true")
     assert counts.TRUST_SECONDS == TRUST_SECONDS
     assert options["retention_days"] * 86_400 == parameters["FiredRetentionSeconds"]
     assert parameters["OutboxMemoryMb"] == counts.OUTBOX_MEMORY_MB
