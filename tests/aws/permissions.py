@@ -55,7 +55,7 @@ def permissions_of(role: dict[str, Any]) -> set[Permission]:
     """What a role of the template may do to the tables and their indexes. Streams are read by Lambda itself."""
     granted: set[Permission] = set()
     for policy in role["Policies"]:
-        for statement in policy["PolicyDocument"]["Statement"]:
+        for statement in map(if_they_sleep, policy["PolicyDocument"]["Statement"]):
             actions = [statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"]
             resource = statement["Resource"]
             whole, _, index = str(resource.get("Fn::Sub", "")).partition("/index/")
@@ -63,3 +63,12 @@ def permissions_of(role: dict[str, Any]) -> set[Permission]:
             if attribute != "StreamArn":
                 granted.update((action, table, index) for action in actions if action.startswith("dynamodb:"))
     return granted
+
+
+def if_they_sleep(statement: dict[str, Any]) -> dict[str, Any]:
+    """What ``statement`` is with ``Sleeps``; nothing else depends on a condition."""
+    if "Fn::If" not in statement:
+        return statement
+    condition, given, otherwise = statement["Fn::If"]
+    assert (condition, given["Sid"], otherwise) == ("Sleeps", "WakePollers", {"Ref": "AWS::NoValue"})
+    return dict(given)

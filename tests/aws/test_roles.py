@@ -8,6 +8,7 @@ import pytest
 
 from duetime.runtime.eventbridge import CALLS_SOURCE, SOURCE
 from tests.aws.application import Template
+from tests.aws.permissions import if_they_sleep
 
 SECRETS_KEY = {"Fn::GetAtt": ["SecretsKey", "Arn"]}
 TABLE = {"Fn::GetAtt": ["Timers", "Arn"]}
@@ -129,7 +130,7 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
 def test_a_function_may_do_what_it_needs_and_no_more(template: Template, role: str) -> None:
     properties = template.of_type("AWS::IAM::Role")[role]
     (policy,) = properties["Policies"]
-    statements = [_if_they_sleep(each) for each in policy["PolicyDocument"]["Statement"]]
+    statements = [if_they_sleep(each) for each in policy["PolicyDocument"]["Statement"]]
 
     assert "ManagedPolicyArns" not in properties
     boundary = {"Fn::If": ["HasPermissionsBoundary", {"Ref": "PermissionsBoundaryArn"}, {"Ref": "AWS::NoValue"}]}
@@ -140,15 +141,6 @@ def test_a_function_may_do_what_it_needs_and_no_more(template: Template, role: s
         for statement in statements
     ]
     assert given == PERMISSIONS[role]
-
-
-def _if_they_sleep(statement: dict[str, Any]) -> dict[str, Any]:
-    """What ``statement`` is with ``Sleeps``; nothing else depends on a condition."""
-    if "Fn::If" not in statement:
-        return statement
-    condition, given, otherwise = statement["Fn::If"]
-    assert (condition, given["Sid"], otherwise) == ("Sleeps", "WakePollers", {"Ref": "AWS::NoValue"})
-    return dict(given)
 
 
 def test_there_are_no_other_roles(template: Template) -> None:
