@@ -135,7 +135,7 @@ def test_a_failure_to_wake_is_told_and_tried_again_and_is_none_of_the_request(
     function = Function(clock, Epochs(4), failures=1)
     with caplog.at_level(logging.ERROR):
         function.store(0.0)
-    function.store(0.0)
+        function.store(0.0)
 
     assert len(function.invoked) == 2
     assert [record.__dict__["action"] for record in caplog.records] == ["wake.failed"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -77,7 +78,7 @@ def classify_occurrence(result: CallbackResult, *, now: datetime) -> Classificat
     document = _json_object(result.body)
     if found.disposition is Disposition.RESCHEDULE:
         ignored = "nextExecuteAt in the response is not followed: the schedule says when it fires next"
-        is_ok = document.get("ok") is not False
+        is_ok = _is_ok(document)
         found = Classification(Disposition.FIRED, message=ignored) if is_ok else _not_ok(result, ignored, now)
     try:
         request = _read_request(document)
@@ -126,7 +127,7 @@ def _read_success(result: CallbackResult, now: datetime) -> Classification:
     only repeat its work: the timer is fired and the response carries a warning. If not, the policy decides.
     """
     document = _json_object(result.body)
-    is_ok = document.get("ok") is not False
+    is_ok = _is_ok(document)
     wanted = document.get("nextExecuteAt")
     warning = ""
     if wanted is not None:
@@ -159,6 +160,10 @@ def _json_object(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
+
+
+def _is_ok(document: Mapping[str, Any]) -> bool:
+    return document.get("ok") is not False
 
 
 def _retry(result: CallbackResult, reason: FailureReason, message: str, now: datetime) -> Classification:
