@@ -29,7 +29,7 @@ from duetime.domain.ids import schedule_timer_id
 from duetime.domain.namespaces import Namespace, Pause
 from duetime.domain.occurrences import OccurrenceRecord
 from duetime.domain.schedule_timers import new_schedule_timer, standing_at, triggered
-from duetime.domain.schedules import Occurrence, SchedulePolicy, new_schedule, paused, resumed, retimed
+from duetime.domain.schedules import Occurrence, SchedulePolicy, limited, new_schedule, paused, resumed, retimed
 from duetime.domain.timers import Timer, TimerContent, content_digest
 from duetime.recurrence.spec import TimingSpec
 from duetime.recurrence.stored import read_timing, stored_occurrences, timing_json
@@ -171,6 +171,7 @@ class Schedules:
                 changed = retimed(changed, stored_occurrences(text, schedule_id), after=now)
                 if changed.pending is None:
                     raise _nothing_left()
+            changed = limited(changed)
             content = replace(timer.content, **change.content, timing_json=text)
             if (content, changed) == (timer.content, schedule):
                 return timer
@@ -322,7 +323,7 @@ def _replaced(timer: Timer, asked: NewSchedule, now: datetime) -> Timer:
             raise _nothing_left()
     if asked.is_paused is not None:
         changed = paused(changed, Pause(now)) if asked.is_paused else resumed(changed)
-    return standing_at(replace(timer, content=content, digest=digest), changed, now=now)
+    return standing_at(replace(timer, content=content, digest=digest), limited(changed), now=now)
 
 
 def _judged(change: Callable[[Timer], Timer], wanted: Revisions | None) -> Callable[[Timer], Timer]:

@@ -249,10 +249,13 @@ def is_late(schedule: Schedule, now: datetime) -> bool:
 
 def fired(schedule: Schedule, occurrences: Occurrences) -> Schedule:
     """Return the schedule after its pending occurrence has ended, delivered or failed for good."""
-    moved, most = replace(skipped(schedule, occurrences), firings=schedule.firings + 1), schedule.policy.max_firings
-    if most is None or moved.firings < most:
-        return moved
-    return replace(moved, pending=None, end=ScheduleEnd.MAX_FIRINGS)
+    return limited(replace(skipped(schedule, occurrences), firings=schedule.firings + 1))
+
+
+def limited(schedule: Schedule) -> Schedule:
+    """Return the schedule, ended if it has fired as often as its policy allows."""
+    most = schedule.policy.max_firings
+    return schedule if most is None or schedule.firings < most else _ended(schedule, ScheduleEnd.MAX_FIRINGS)
 
 
 def detached(schedule: Schedule, occurrences: Occurrences) -> Schedule:
@@ -295,7 +298,7 @@ def concluded(
     ``has_failed`` None: it goes on, or nothing was sent. The same again changes nothing.
     """
     if request is not None and request.is_end and schedule.pending is not None:
-        return replace(schedule, pending=None, pause=None, is_buffered=False, kept_to=None, end=ScheduleEnd.RECEIVER)
+        return _ended(schedule, ScheduleEnd.RECEIVER)
     if request is not None and not request.is_end:
         schedule = paused(schedule, Pause(now, request.message))
     most, failures = schedule.policy.pause_after, schedule.failures
@@ -315,6 +318,10 @@ def concluded(
 def closed(schedule: Schedule, scheduled_at: datetime) -> Schedule:
     """Return the schedule after the timer of an earlier occurrence has ended. What is buffered may fire."""
     return replace(schedule, open_at=None) if schedule.open_at == scheduled_at else schedule
+
+
+def _ended(schedule: Schedule, end: ScheduleEnd) -> Schedule:
+    return replace(schedule, pending=None, pause=None, is_buffered=False, kept_to=None, end=end)
 
 
 def _moved(schedule: Schedule, passed_at: datetime, pending: Occurrence | None) -> Schedule:

@@ -239,6 +239,19 @@ def test_what_is_put_stays_paused_unless_it_says_otherwise(world: World) -> None
     assert put(world, tags=["a"], paused=True)["state"] == "Paused"
 
 
+def test_a_limit_that_is_reached_already_ends_it(world: World) -> None:
+    created(world, cron=..., every="1h")
+    at_number_three(world)
+
+    patched = world.api.call("PATCH", f"{PATH}/s1", {"maxFirings": 2}).json()
+    again = put(world, maxFirings=3)
+    limited = put(world, maxFirings=1)
+
+    assert (patched["state"], patched["endReason"], patched["firings"]) == ("Ended", "maxFirings", 2)
+    assert (again["state"], again["firings"]) == ("Active", 0)
+    assert (limited["state"], limited["firings"]) == ("Active", 0)
+
+
 @pytest.mark.parametrize("end", [ScheduleEnd.MAX_FIRINGS, ScheduleEnd.RECEIVER, ScheduleEnd.NO_OCCURRENCE])
 def test_what_has_ended_begins_again_with_other_content_only(world: World, end: ScheduleEnd) -> None:
     created(world, cron=..., every="1h", maxFirings=2)
