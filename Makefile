@@ -208,8 +208,8 @@ lint: $(VENV)/.dev-installed ## ruff, mypy, import-linter
 	$(BIN)/mypy
 	PYTHONPATH=shared:clients/python $(BIN)/lint-imports
 
-# All of benchmarks/ but what the others share.
-BENCHMARKS := $(filter-out receiver service,$(basename $(notdir $(wildcard benchmarks/*.py))))
+# All of benchmarks/ but what the others share, and what compares with another checkout.
+BENCHMARKS := $(filter-out receiver service lone_timers,$(basename $(notdir $(wildcard benchmarks/*.py))))
 
 .PHONY: bench
 bench: $(VENV)/.dev-installed $(TOOLS) ## Run all benchmarks, one after the other
