@@ -95,7 +95,7 @@ def test_a_key_acts_for_its_tenant_and_role_and_is_in_no_log(
             api.call("PUT", "/v1/namespaces/mine")[0],
             api.call("GET", "/v1/tenants/default/event-webhook/deliveries")[0],
         ]
-        log = "".join(function.log)
+    log = "".join(function.log)  # whole, since the process has ended
 
     assert statuses == [200, 403, 404]
     assert created.text.split("_")[2][:20] not in log

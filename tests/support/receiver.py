@@ -201,7 +201,8 @@ class Receiver:
         await asyncio.sleep(0)  # what was just accepted becomes a talk
         for task, writer in list(self._talks.items()):
             task.cancel()
-            writer.transport.abort()
+            with contextlib.suppress(AttributeError):  # of TLS in Python 3.11, when it was closed twice before
+                writer.transport.abort()
         await asyncio.gather(*self._talks, return_exceptions=True)
         await closed
 
