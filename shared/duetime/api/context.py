@@ -162,7 +162,7 @@ class Services:
     def of(cls, context: ApiContext) -> Services:
         store, clock = context.store, context.clock
         timers = Timers(store, clock, context.on_stored, context.cancelled_retention)
-        schedules = Schedules(store, clock, context.on_stored)
+        schedules = Schedules(store, context.on_stored)
         return cls(context, NamespaceCache(store, clock), Cursors(store.catalogue), timers, schedules)
 
     def with_ids(self, new_id: Callable[[], str]) -> Services:

@@ -17,7 +17,7 @@ from duetime.domain.schedule_timers import backfilled
 from duetime.domain.schedules import Occurrence, Occurrences
 from duetime.domain.timers import Timer, TimerState
 from duetime.domain.times import MILLISECOND, from_milliseconds, round_up, to_milliseconds
-from duetime.recurrence.stored import stored_occurrences
+from duetime.recurrence.stored import occurrences_of
 from duetime.stores.port.timers import ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
 
 _AT_ONCE: Final = 25
@@ -100,12 +100,11 @@ class Backfills:
         end = min(wanted.to_at, now + MILLISECOND)
         if schedule.schedule.pending is not None:
             end = min(end, schedule.schedule.pending.scheduled_at)
-        occurrences = stored_occurrences(schedule.content.timing_json or "", schedule_id)
-        found, is_all = _within(occurrences, place.passed_at, end, limit)
+        found, is_all = _within(occurrences_of(schedule), place.passed_at, end, limit)
+        due = (place.began_at + timedelta(seconds=(place.index + n) / wanted.per_second) for n in range(len(found)))
         timers = [
-            backfilled(schedule, Occurrence(each.scheduled_at, due_at), began_at=place.began_at, now=now)
-            for index, each in enumerate(found, start=place.index)
-            if (due_at := round_up(place.began_at + timedelta(seconds=index / wanted.per_second)))
+            backfilled(schedule, Occurrence(each.scheduled_at, round_up(at)), began_at=place.began_at, now=now)
+            for each, at in zip(found, due, strict=True)
         ]
         created = len(timers) if dry_run else self._store(schedule_id, timers, now)
         rest = None if is_all else _Place(found[-1].scheduled_at, place.index + len(found), place.began_at)

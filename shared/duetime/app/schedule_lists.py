@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from duetime.app.schedules import Schedules
-from duetime.domain.errors import InvalidInput, ScheduleEnded, ScheduleNotFound, ScheduleUnreadable
+from duetime.domain.errors import ScheduleEnded, ScheduleNotFound, ScheduleUnreadable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.schedule_timers import standing_at
 from duetime.domain.schedules import ScheduleState, retimed
 from duetime.domain.timers import Timer
 from duetime.recurrence.spec import TimingSpec
-from duetime.recurrence.stored import read_timing, stored_occurrences
+from duetime.recurrence.stored import occurrences_of, timing_of
 from duetime.stores.port.pages import Page
 from duetime.stores.port.timers import ChangeStatus
 
@@ -126,10 +126,9 @@ def _recomputed(timer: Timer, now: datetime) -> Timer:
     if schedule is None or schedule.pending is None:
         return timer
     try:
-        occurrences = stored_occurrences(timer.content.timing_json or "", timer.schedule_id or "")
-    except (InvalidInput, ValueError, TypeError, AttributeError):
+        following = retimed(schedule, occurrences_of(timer))
+    except ScheduleUnreadable:
         return timer
-    following = retimed(schedule, occurrences)
     return timer if following.pending == schedule.pending else standing_at(timer, following, now=now)
 
 
@@ -156,6 +155,6 @@ def state_of(timer: Timer) -> ScheduleState:
 def readable_timing(timer: Timer) -> TimingSpec | None:
     """Return what is stored of the times of a schedule; None when that cannot be read."""
     try:
-        return read_timing(timer.content.timing_json or "")
-    except (ValueError, TypeError, AttributeError):
+        return timing_of(timer)
+    except ScheduleUnreadable:
         return None

@@ -9,12 +9,11 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from duetime.app.redrives import is_unreadable
 from duetime.app.revisions import Revisions
 from duetime.app.timers import Stored
-from duetime.domain.clock import Clock
 from duetime.domain.errors import (
     InvalidInput,
     RevisionMismatch,
@@ -32,16 +31,13 @@ from duetime.domain.schedule_timers import new_schedule_timer, standing_at, trig
 from duetime.domain.schedules import Occurrence, SchedulePolicy, limited, new_schedule, paused, resumed, retimed
 from duetime.domain.timers import Timer, TimerContent, content_digest
 from duetime.recurrence.spec import TimingSpec
-from duetime.recurrence.stored import read_timing, stored_occurrences, timing_json
+from duetime.recurrence.stored import occurrences_by, occurrences_of, timing_json, timing_of
 from duetime.stores.port.store import Store
-from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
+from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerRef
 
 _TRIES = 5
 MAX_TIMING_BYTES = 4096
 """It is stored with each occurrence that is recorded, on databases that write whole rows."""
-
-
-ResultT = TypeVar("ResultT", PutResult, ChangeResult)
 
 
 class NewSchedule(NamedTuple):
@@ -68,7 +64,6 @@ class Schedules:
     """``on_stored`` is told of what was just stored or changed: a hint for a poller in this process."""
 
     store: Store
-    clock: Clock
     on_stored: Callable[[Sequence[Timer]], None]
 
     def create(self, namespace: Namespace, wanted: NewSchedule, *, now: datetime) -> Stored:
@@ -129,7 +124,7 @@ class Schedules:
         """Return a schedule that can be fired. Raises ``ScheduleNotFound`` and ``ScheduleUnreadable``."""
         schedule = self.get(namespace, schedule_id, now=now)
         if is_unreadable(schedule):
-            raise _unreadable(schedule_id)
+            raise ScheduleUnreadable(schedule_id)
         return schedule
 
     def delete(
@@ -140,11 +135,18 @@ class Schedules:
         Raises ``ScheduleNotFound``, ``RevisionMismatch`` and ``StoreRefused``.
         """
 
-        def delete(revision: int | None) -> ChangeResult:
-            ref = TimerRef(schedule_timer_id(schedule_id), revision)
-            return self.store.timers.delete(namespace, [ref], now=now)[0]
-
-        _or_raise(self._under(wanted, delete, namespace, schedule_id, now), namespace, schedule_id)
+        timer_id, revision = schedule_timer_id(schedule_id), None
+        for _ in range(_TRIES):  # whoever changes it in between, as each occurrence does, makes another try necessary
+            if wanted is not None:
+                current = self.store.timers.get(namespace, timer_id, now=now)
+                if current is None or not wanted.match_strongly(current.revision):
+                    raise _mismatch()
+                revision = current.revision
+            (result,) = self.store.timers.delete(namespace, [TimerRef(timer_id, revision)], now=now)
+            if result.status is not ChangeStatus.REVISION_MISMATCH:
+                _or_raise(result, namespace, schedule_id)
+                return
+        raise _changed_all_the_time()
 
     def update(
         self,
@@ -165,10 +167,11 @@ class Schedules:
             assert schedule is not None
             if schedule.is_over:
                 raise ScheduleEnded(f"schedule {schedule_id!r} has ended ({schedule.end})")
-            text = _checked_timing(replace(read_timing(timer.content.timing_json or ""), **change.timing))
+            timing = replace(timing_of(timer), **change.timing)
+            text = _checked_timing(timing)
             changed = replace(schedule, policy=replace(schedule.policy, **change.policy))
             if text != timer.content.timing_json:
-                changed = retimed(changed, stored_occurrences(text, schedule_id), after=now)
+                changed = retimed(changed, occurrences_by(timing, schedule_id), after=now)
                 if changed.pending is None:
                     raise _nothing_left()
             changed = limited(changed)
@@ -233,11 +236,14 @@ class Schedules:
         return self.store.schedules.history(schedule, limit=limit)
 
     def coming(self, schedule: Timer, *, limit: int) -> list[Occurrence]:
-        """Return the occurrences to come, from the pending one on."""
+        """Return the occurrences to come, from the pending one on: none of a schedule that cannot be read."""
         state = schedule.schedule
         if state is None or state.pending is None:
             return []
-        occurrences = stored_occurrences(schedule.content.timing_json or "", schedule.schedule_id or "")
+        try:
+            occurrences = occurrences_of(schedule)
+        except ScheduleUnreadable:
+            return []
         left = limit if state.policy.max_firings is None else min(limit, state.policy.max_firings - state.firings)
         found: list[Occurrence] = []
         following: Occurrence | None = state.pending
@@ -259,26 +265,6 @@ class Schedules:
         self.on_stored([timer])
         return timer
 
-    def _under(
-        self,
-        wanted: Revisions | None,
-        act: Callable[[int | None], ResultT],
-        namespace: Namespace,
-        schedule_id: str,
-        now: datetime,
-    ) -> ResultT:
-        """Call ``act`` with the revision that is ``wanted``, or with None when any is."""
-        if wanted is None:
-            return act(None)
-        for _ in range(_TRIES):  # whoever changes it in between, as each occurrence does, makes another try necessary
-            current = self.store.timers.get(namespace, schedule_timer_id(schedule_id), now=now)
-            if current is None or not wanted.match_strongly(current.revision):
-                raise _mismatch()
-            result = act(current.revision)
-            if result.status not in (PutStatus.REVISION_MISMATCH, ChangeStatus.REVISION_MISMATCH):
-                return result
-        raise _changed_all_the_time()
-
     def _stored(self, timer: Timer | None, schedule_id: str, *, is_new: bool) -> Stored:
         if timer is None:
             raise refused(schedule_id)
@@ -289,7 +275,7 @@ class Schedules:
 def _first_revision(namespace: Namespace, wanted: NewSchedule, now: datetime) -> Timer:
     """Return the schedule as it is stored first. Raises ``InvalidInput``."""
     text = _checked_timing(wanted.timing)
-    occurrences = stored_occurrences(text, wanted.schedule_id)
+    occurrences = occurrences_by(wanted.timing, wanted.schedule_id)
     schedule = new_schedule(wanted.policy, occurrences, after=now)
     if schedule.pending is None:
         raise _nothing_left()
@@ -318,7 +304,7 @@ def _replaced(timer: Timer, asked: NewSchedule, now: datetime) -> Timer:
     if schedule.pending is None:
         changed = replace(changed, end=None, firings=0, failures=None)
     if schedule.pending is None or text != timer.content.timing_json:
-        changed = retimed(changed, stored_occurrences(text, asked.schedule_id), after=now)
+        changed = retimed(changed, occurrences_by(asked.timing, asked.schedule_id), after=now)
         if changed.pending is None:
             raise _nothing_left()
     if asked.is_paused is not None:
@@ -353,7 +339,7 @@ def _checked_timing(timing: TimingSpec) -> str:
 
 def _or_raise(result: ChangeResult, namespace: Namespace, schedule_id: str) -> Timer:
     if result.status is ChangeStatus.UNREADABLE:
-        raise _unreadable(schedule_id)
+        raise ScheduleUnreadable(schedule_id)
     if result.status is ChangeStatus.REFUSED:
         raise refused(schedule_id)
     if result.status is ChangeStatus.NOT_FOUND or result.timer is None:
@@ -371,10 +357,6 @@ def _changed_all_the_time() -> StoreUnavailable:
 
 def _mismatch() -> RevisionMismatch:
     return RevisionMismatch("the schedule does not exist in a revision that If-Match names")
-
-
-def _unreadable(schedule_id: str) -> ScheduleUnreadable:
-    return ScheduleUnreadable(f"schedule {schedule_id!r} cannot be read as it is stored: replace or delete it")
 
 
 def refused(schedule_id: str) -> StoreRefused:

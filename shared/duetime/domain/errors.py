@@ -136,6 +136,9 @@ class ScheduleUnreadable(DuetimeError):
 
     code = "schedule_unreadable"
 
+    def __init__(self, schedule_id: str) -> None:
+        super().__init__(f"schedule {schedule_id!r} cannot be read as it is stored: replace or delete it")
+
 
 class TimerFinished(DuetimeError):
     """The timer has fired or failed; it can be replaced or redriven, not changed."""

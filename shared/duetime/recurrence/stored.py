@@ -8,7 +8,9 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+from duetime.domain.errors import InvalidInput, ScheduleUnreadable
 from duetime.domain.schedules import Occurrences
+from duetime.domain.timers import Timer
 from duetime.domain.times import format_instant, read_instant
 from duetime.recurrence.spec import Dst, TimingSpec
 
@@ -39,10 +41,29 @@ def read_timing(text: str) -> TimingSpec:
     return TimingSpec(**values)
 
 
-def stored_occurrences(text: str, schedule_id: str) -> Occurrences:
-    """Return the occurrences of a schedule with this ``timing_json``. Raises as ``read_timing``, and
-    ``InvalidInput``."""
+def occurrences_by(spec: TimingSpec, schedule_id: str) -> Occurrences:
+    """Return the occurrences of a schedule with these times. Raises ``InvalidInput``."""
     # Loading the calendars takes long, and whoever has no schedule does without.
     from duetime.recurrence.occurrences import ScheduleOccurrences, recurrence
 
-    return ScheduleOccurrences(recurrence(read_timing(text)), schedule_id)
+    return ScheduleOccurrences(recurrence(spec), schedule_id)
+
+
+def timing_of(schedule: Timer) -> TimingSpec:
+    """Return the times of a stored schedule. Raises ``ScheduleUnreadable``."""
+    try:
+        return read_timing(schedule.content.timing_json or "")
+    except (ValueError, TypeError, AttributeError):
+        raise ScheduleUnreadable(schedule.schedule_id or "") from None
+
+
+def occurrences_of(schedule: Timer) -> Occurrences:
+    """Return the occurrences of a stored schedule. Raises ``ScheduleUnreadable``.
+
+    What was valid when it was stored need not be so by now: a time zone may have gone.
+    """
+    spec = timing_of(schedule)
+    try:
+        return occurrences_by(spec, schedule.schedule_id or "")
+    except InvalidInput:
+        raise ScheduleUnreadable(schedule.schedule_id or "") from None

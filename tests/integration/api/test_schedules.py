@@ -239,6 +239,26 @@ def test_what_is_put_stays_paused_unless_it_says_otherwise(world: World) -> None
     assert put(world, tags=["a"], paused=True)["state"] == "Paused"
 
 
+def test_one_whose_times_are_damaged_is_shown_and_can_be_replaced(world: World) -> None:
+    created(world)
+
+    def damaged(timer: Timer) -> Timer:
+        assert timer.schedule is not None
+        content = replace(timer.content, timing_json='{"other":1}')
+        return standing_at(replace(timer, content=content), timer.schedule, now=NOW)
+
+    world.store.schedules.change(NAMESPACE, "s1", damaged, now=NOW)
+
+    assert world.api.call("GET", f"{PATH}/s1").json()["state"] == "Unreadable"
+    assert world.api.call("GET", f"{PATH}/s1/occurrences").json() == {"past": [], "coming": []}
+    for refused in (
+        world.api.call("PATCH", f"{PATH}/s1", {"tags": ["a"]}),
+        act(world, "backfill", {"from": "2026-12-01T00:00:00Z"}),
+    ):
+        assert (refused.status, refused.code) == (409, "schedule_unreadable")
+    assert put(world)["state"] == "Active"
+
+
 def test_a_limit_that_is_reached_already_ends_it(world: World) -> None:
     created(world, cron=..., every="1h")
     at_number_three(world)

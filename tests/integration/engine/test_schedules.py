@@ -23,7 +23,7 @@ from duetime.domain.timers import Timer, TimerState
 from duetime.domain.times import MAX_INSTANT, format_instant
 from duetime.engine.settings import EngineSettings
 from duetime.recurrence.spec import TimingSpec
-from duetime.recurrence.stored import stored_occurrences, timing_json
+from duetime.recurrence.stored import occurrences_by, timing_json
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import TimerRef
 from duetime.testing.contract.builders import make_content, make_namespace
@@ -52,10 +52,9 @@ def make_schedule(
     spec = TimingSpec(
         every_ms=int(every_seconds * 1000), anchor=START, end_at=None if end_seconds is None else at(end_seconds)
     )
-    timing = timing_json(spec)
-    schedule = new_schedule(policy or SchedulePolicy(), stored_occurrences(timing, schedule_id), after=START)
+    schedule = new_schedule(policy or SchedulePolicy(), occurrences_by(spec, schedule_id), after=START)
     schedule = replace(schedule, pause=pause)
-    given = make_content(**({"timing_json": timing, "retry_policy_json": RETRIED} | content))
+    given = make_content(**({"timing_json": timing_json(spec), "retry_policy_json": RETRIED} | content))
     return new_schedule_timer(NAMESPACE, schedule_id, given, schedule, digest="d", now=START)
 
 

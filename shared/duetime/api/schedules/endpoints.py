@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC
+
 from duetime.api.context import Services
 from duetime.api.http.parsing import check_egress, read_body, read_nothing, read_query, validate
 from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, if_none_match
@@ -121,7 +123,7 @@ def trigger_schedule(services: Services, request: Request, *, namespace: str, sc
 def list_occurrences(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Return the last occurrences of a schedule with what became of them, and the next ones."""
     from duetime.recurrence import zones
-    from duetime.recurrence.stored import read_timing
+    from duetime.recurrence.stored import timing_of
 
     space, schedule_id = address_of(services, request, namespace, schedule_id)
     query = read_query(OccurrenceQuery, request)
@@ -129,10 +131,10 @@ def list_occurrences(services: Services, request: Request, *, namespace: str, sc
     timer = services.schedules.get(space, schedule_id, now=now)
     past = services.schedules.past(timer, limit=query.past) if query.past else []
     coming = services.schedules.coming(timer, limit=query.coming) if query.coming else []
-    zone = zones.zone(read_timing(timer.content.timing_json or "{}").time_zone) if coming else None
+    zone = zones.zone(timing_of(timer).time_zone) if coming else UTC
     response = OccurrencesResponse(
         past=[past_occurrence_response(each) for each in past],
-        coming=[occurrence_response(each, zone) for each in coming if zone is not None],
+        coming=[occurrence_response(each, zone) for each in coming],
     )
     return json_reply(200, response)
 

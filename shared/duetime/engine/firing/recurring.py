@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from duetime.delivery.port import Callback, CallbackResult
-from duetime.domain.errors import InvalidInput
+from duetime.domain.errors import ScheduleUnreadable
 from duetime.domain.events import ScheduleEvent, schedule_events
 from duetime.domain.outcomes import Outcome
 from duetime.domain.schedule_timers import (
@@ -41,7 +41,7 @@ from duetime.engine.response.decide import unreadable
 from duetime.engine.response.record import Recorder
 from duetime.engine.shards.reading import Span
 from duetime.engine.shards.shard import ShardState
-from duetime.recurrence.stored import stored_occurrences
+from duetime.recurrence.stored import occurrences_of
 from duetime.stores.port.schedules import ScheduleStore
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,6 @@ LOOK_SECONDS: Final = 5.0
 """How soon an occurrence that waits for an earlier one in flight looks for it again."""
 _MARGIN: Final = timedelta(seconds=1)
 """From a retry of the earlier one to that look."""
-_CANNOT_BE_READ = (InvalidInput, ValueError, TypeError, AttributeError)
 
 
 class RecurringDelivery(DecidedDelivery[Timer | None]):
@@ -113,8 +112,8 @@ class RecurringDelivery(DecidedDelivery[Timer | None]):
             return False
         now = self._context.clock.now()
         try:
-            occurrences = _occurrences_of(timer)
-        except _CANNOT_BE_READ:
+            occurrences = occurrences_of(timer)
+        except ScheduleUnreadable:
             outcome = unreadable(timer, now=now, settings=self._context.settings)
         else:
             if _must_look(schedule) or not (schedule.is_buffered or is_late(schedule, now)):
@@ -144,7 +143,7 @@ class RecurringDelivery(DecidedDelivery[Timer | None]):
         assert schedule.open_at is not None
         if decision is None:
             schedule = closed(schedule, schedule.open_at)
-        occurrences = _occurrences_of(timer)
+        occurrences = occurrences_of(timer)
         due = turn(schedule, occurrences, now=now, is_open=decision is not None)
         if due.action is Action.FIRE and due.schedule == schedule:
             if self._may_start(attempt):
@@ -211,14 +210,10 @@ class RecurringDelivery(DecidedDelivery[Timer | None]):
         if not timer.is_schedule:
             return after_last_attempt(outcome, now=now, started_at=started_at)
         try:
-            occurrences = _occurrences_of(timer)
-        except _CANNOT_BE_READ:
+            occurrences = occurrences_of(timer)
+        except ScheduleUnreadable:
             return outcome
         return after_attempt(outcome, occurrences, now=now, started_at=started_at)
-
-
-def _occurrences_of(timer: Timer) -> Occurrences:
-    return stored_occurrences(timer.content.timing_json or "", timer.schedule_id or "")
 
 
 def _must_look(schedule: Schedule) -> bool:

@@ -24,6 +24,7 @@ from duetime.domain.schedules import (
     new_schedule,
 )
 from duetime.domain.timers import Timer, TimerChange, TimerState
+from duetime.domain.times import MILLISECOND
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode, PutStatus, TimerRef
 from duetime.stores.port.transfer import LoadStatus
@@ -57,10 +58,11 @@ class EveryMinute:
         return Occurrence(at, at) if at <= self._last else None
 
     def before(self, scheduled_at: datetime) -> Occurrence | None:
-        raise NotImplementedError
+        return self.due_by(scheduled_at - MILLISECOND)
 
     def due_by(self, instant: datetime) -> Occurrence | None:
-        raise NotImplementedError
+        at = min(NOW + (instant - NOW) // MINUTE * MINUTE, self._last)
+        return Occurrence(at, at) if at >= NOW else None
 
 
 def make_schedule(
