@@ -215,6 +215,16 @@ BENCHMARKS := $(filter-out receiver service lone_timers,$(basename $(notdir $(wi
 bench: $(VENV)/.dev-installed $(TOOLS) ## Run all benchmarks, one after the other
 	eval "$$(scripts/test_databases.sh cassandra mariadb mysql postgresql)"; for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
+.venv-schedule-peers/npm/.installed: benchmarks/schedule_peers/package-lock.json .venv-schedule-peers/.installed
+	mkdir -p $(@D)
+	cp benchmarks/schedule_peers/package.json benchmarks/schedule_peers/package-lock.json $(@D)
+	npm ci --prefix $(@D) --no-audit --no-fund --silent
+	@touch $@
+
+.PHONY: schedule-peers
+schedule-peers: $(VENV)/.dev-installed postgresql .venv-schedule-peers/npm/.installed ## Schedules beside those of others: half an hour, needs npm and Redis
+	eval "$$(scripts/test_databases.sh postgresql)"; $(BIN)/python -m benchmarks.schedule_peers
+
 # `make run` brings the drivers that most need; the others have no packages for some machines.
 RUN_EXTRAS := $(addprefix --extra ,dynamodb local mongodb mysql postgresql sql)
 ALL_EXTRAS := $(RUN_EXTRAS) $(addprefix --extra ,cassandra oracle sqlserver)
@@ -226,7 +236,7 @@ lock: ## Resolve the requirements files again (needs uv)
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --no-emit-package duetime-client --custom-compile-command "make lock" pyproject.toml "$$@" -o requirements/$$name.txt || exit 1; \
 	done
-	for tool in sam ministack mongodb postgresql lambda-runtime console openapi; do \
+	for tool in sam ministack mongodb postgresql lambda-runtime console openapi schedule-peers; do \
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command "make lock" requirements/$$tool.in -o requirements/$$tool.txt || exit 1; \
 	done

@@ -55,13 +55,13 @@ class Totals:
         self.first_at = self.last_at = 0.0
         self._cpu_before = time.process_time()
 
-    def add(self, webhook_id: bytes, body: bytes) -> None:
+    def add(self, path: bytes, webhook_id: bytes, body: bytes) -> None:
         now = time.time()
         self.requests += 1
         self.first_at = self.first_at or now
         self.last_at = now
         if self._record is not None:
-            self._record.write(f"{now:.6f} {webhook_id.decode()}\n")
+            self._record.write(f"{now:.6f} {path.decode()} {webhook_id.decode()}\n")
         if webhook_id in self.ids or len(self.ids) >= MAX_IDS:
             return
         self.ids.add(webhook_id)
@@ -150,7 +150,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         if self._parser.get_method() == b"POST":
-            self._tally.add(self._id, self._body)
+            self._tally.add(self._path, self._id, self._body)
             self._answers.append(_ANSWER)
         else:
             if self._path == b"/reset":
@@ -211,7 +211,7 @@ class Receiver:
 def main() -> None:
     parser = argparse.ArgumentParser(description="A fast callback receiver for benchmarks.")
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--record", type=Path, help="write a line per POST: seconds since 1970 and webhook-id")
+    parser.add_argument("--record", type=Path, help="write a line per POST: seconds since 1970, path, webhook-id")
     parser.add_argument("--delay-ms", type=float, default=0.0, help="answer this much later")
     given = parser.parse_args()
     import uvloop

@@ -1,30 +1,41 @@
 """Schedules beside timers that fire at the same instant, on SQLite; and what computing a next time takes.
 
-    python -m benchmarks.schedules [--number 10000] [--rounds 3]
+    python -m benchmarks.schedules [--number 10000] [--rounds 3] [--pending 0]
 
 - next time: microseconds of processor for one occurrence after another, of an expression that was read before.
-- at one instant: ``--number`` schedules of every minute, all at the full minute, and as many timers half a minute
-  later, in turns. Each occurrence also stores a line of its history, and the schedule's next one.
+- at one instant: ``--number`` schedules, all at one full minute (every minute for each 10,000 of them), and as many
+  timers when these are through, in turns. Each occurrence also stores a line of its history, and the schedule's next
+  one.
+
+``--pending`` stores that many schedules first, whose next time is a month ahead or more.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import tempfile
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from benchmarks.firing import drain
 from benchmarks.receiver import Receiver
 from benchmarks.service import Client, Service, running
+from duetime.domain.schedule_timers import new_schedule_timer
+from duetime.domain.schedules import SchedulePolicy, new_schedule
+from duetime.domain.timers import TimerContent
 from duetime.recurrence.occurrences import recurrence
 from duetime.recurrence.spec import TimingSpec
+from duetime.recurrence.stored import occurrences_by, timing_json
+from duetime.stores.open import open_store
+from duetime.stores.port.timers import PutMode
 
 _CONNECTIONS = 8
+_BATCH = 1000
 _MINUTE = 60.0
 _CREATED_PER_SECOND = 300.0
 """On a busy machine, too: all are stored before the first minute that counts."""
@@ -47,17 +58,45 @@ def next_times(spec: TimingSpec, number: int = 1000) -> float:
     return (time.process_time() - began) / number * 1e6
 
 
-def create(service: Service, receiver: Receiver, number: int, start_at: float) -> None:
-    """Store schedules of every minute that begin at ``start_at``. Raises ``RuntimeError`` when one is refused."""
+def store_pending(store_url: str, number: int) -> None:
+    """Schedules of the far future, put straight into the store."""
+    store = open_store(store_url)
+    store.initialise()
+    now = datetime.now(UTC).replace(microsecond=0)
+    namespace, _ = store.catalogue.create_namespace("default", num_shards=16, dedicated=False, now=now)
+    for start in range(0, number, _BATCH):
+        batch = []
+        for index in range(start, min(start + _BATCH, number)):
+            at = now + timedelta(days=30, seconds=index % 86_400)
+            spec = TimingSpec(cron=(f"{at.minute} {at.hour} * * *",), start_at=at)
+            schedule = new_schedule(SchedulePolicy(), occurrences_by(spec, f"pending-{index}"), after=now)
+            content = TimerContent(
+                execute_at=at,
+                callback_url="http://127.0.0.1:9/none",
+                payload_json="{}",
+                timing_json=timing_json(spec),
+            )
+            batch.append(new_schedule_timer(namespace, f"pending-{index}", content, schedule, digest="", now=now))
+        store.timers.put(batch, mode=PutMode.CREATE, now=now)
+    store.close()
+
+
+def create(service: Service, url: str, number: int, *, start_at: float, minutes: int = 1) -> None:
+    """Store schedules of every ``minutes`` from ``start_at`` (epoch seconds) on; ``url`` ends in a slash.
+
+    Raises ``RuntimeError`` when one is refused.
+    """
     errors: list[Any] = []
+    start = datetime.fromtimestamp(start_at, UTC).isoformat()
 
     def put(mine: range) -> None:
         client = Client(service.port)
         for index in mine:
             body = {
-                "every": "1m",
-                "startAt": datetime.fromtimestamp(start_at, UTC).isoformat(),
-                "callbackUrl": f"{receiver.url}hook",
+                "every": f"{minutes}m",
+                "startAt": start,
+                "anchor": start,
+                "callbackUrl": f"{url}s{index}",
                 "payload": {"n": index},
             }
             status, answer = client.request("PUT", f"/v1/namespaces/default/schedules/s{index}", body)
@@ -73,13 +112,13 @@ def create(service: Service, receiver: Receiver, number: int, start_at: float) -
         raise RuntimeError(errors[0])
 
 
-def a_minute(service: Service, receiver: Receiver, number: int, at: float) -> tuple[dict[str, Any], float]:
-    """Return what the receiver counts of the minute that begins at ``at``, and the server's seconds of processor."""
+def an_instant(service: Service, receiver: Receiver, number: int, at: float) -> tuple[dict[str, Any], float]:
+    """Return what the receiver counts of the occurrences at ``at``, and the server's seconds of processor."""
     time.sleep(max(0.0, at - 1 - time.time()))
     receiver.reset()
     cpu = service.cpu_seconds()
     time.sleep(max(0.0, at - time.time()))
-    while (stats := receiver.stats())["unique"] < number and time.time() < at + _MINUTE / 2:
+    while (stats := receiver.stats())["unique"] < number and time.time() < at + _MINUTE / 2 * (1 + number / 10_000):
         time.sleep(0.1)
     time.sleep(0.5)  # the last outcomes are being recorded
     return stats, service.cpu_seconds() - cpu
@@ -89,22 +128,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--number", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pending", type=int, default=0)
     given = parser.parse_args()
     for spec in _TIMINGS:
         words = " ".join((*spec.cron, *spec.rrule, spec.time_zone)) if not spec.every_ms else "every minute"
         print(f"next time: {next_times(spec):.0f} us, {words}", flush=True)
+    with tempfile.TemporaryDirectory() as folder, Receiver() as receiver:
+        store_url = f"sqlite:///{Path(folder) / 'bench.db'}"
+        store_pending(store_url, given.pending)
+        compare(store_url, receiver, given)
+
+
+def compare(store_url: str, receiver: Receiver, given: argparse.Namespace) -> None:
     used: dict[str, list[float]] = {"schedules": [], "timers": []}
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Receiver() as receiver,
-        running(f"sqlite:///{Path(folder) / 'bench.db'}") as service,
-    ):
+    with running(store_url) as service:
         ready = time.time() + given.number / _CREATED_PER_SECOND
         at = (ready // _MINUTE + 1) * _MINUTE
-        create(service, receiver, given.number, at)
+        minutes = math.ceil(given.number / 10_000)
+        create(service, receiver.url, given.number, start_at=at, minutes=minutes)
         for _ in range(given.rounds):
-            stats, cpu = a_minute(service, receiver, given.number, at)
-            at += _MINUTE
+            stats, cpu = an_instant(service, receiver, given.number, at)
+            at += minutes * _MINUTE
             used["schedules"].append(cpu / given.number * 1e6)
             late = stats["latenessMs"]
             print(
