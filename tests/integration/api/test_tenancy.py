@@ -37,75 +37,20 @@ ADDRESSED = sorted(
 )
 """The operations whose path says whose they are."""
 
-ROLES = {
-    "putNamespace": Role.ADMIN,
-    "getNamespace": Role.READER,
-    "listNamespaces": Role.READER,
-    "deleteNamespace": Role.ADMIN,
-    "pauseNamespace": Role.ADMIN,
-    "resumeNamespace": Role.ADMIN,
-    "createSecret": Role.ADMIN,
-    "listSecrets": Role.ADMIN,
-    "deleteSecret": Role.ADMIN,
-    "createTimer": Role.WRITER,
-    "listTimers": Role.READER,
-    "createTimers": Role.WRITER,
-    "cancelTimers": Role.WRITER,
-    "deleteTimers": Role.WRITER,
-    "cancelTimer": Role.WRITER,
-    "putTimer": Role.WRITER,
-    "getTimer": Role.READER,
-    "patchTimer": Role.WRITER,
-    "deleteTimer": Role.WRITER,
-    "redriveTimer": Role.WRITER,
-    "fireTimer": Role.WRITER,
-    "redriveTimers": Role.WRITER,
-    "listAttempts": Role.READER,
-    "createApiKey": Role.ADMIN,
-    "listApiKeys": Role.ADMIN,
-    "deleteApiKey": Role.ADMIN,
-    "submitServiceCall": Role.WRITER,
-    "listServiceCalls": Role.READER,
-    "getServiceCall": Role.READER,
-    "patchServiceCall": Role.WRITER,
-    "deleteServiceCall": Role.WRITER,
-    "submitServiceCalls": Role.WRITER,
-    "cancelServiceCalls": Role.WRITER,
-    "deleteServiceCalls": Role.WRITER,
-    "cancelServiceCall": Role.WRITER,
-    "fireServiceCall": Role.WRITER,
-    "rerunServiceCall": Role.WRITER,
-    "listExecutions": Role.READER,
-    "getExecution": Role.READER,
-    "listEvents": Role.READER,
-    "putEventWebhook": Role.ADMIN,
-    "getEventWebhook": Role.ADMIN,
-    "deleteEventWebhook": Role.ADMIN,
-    "createEventSecret": Role.ADMIN,
-    "listEventSecrets": Role.ADMIN,
-    "deleteEventSecret": Role.ADMIN,
-    "listDeliveries": Role.READER,
-    "listDeliveryAttempts": Role.READER,
-    "redriveDeliveries": Role.WRITER,
-    "createSchedule": Role.WRITER,
-    "putSchedule": Role.WRITER,
-    "getSchedule": Role.READER,
-    "patchSchedule": Role.WRITER,
-    "listSchedules": Role.READER,
-    "deleteSchedule": Role.WRITER,
-    "pauseSchedule": Role.WRITER,
-    "resumeSchedule": Role.WRITER,
-    "triggerSchedule": Role.WRITER,
-    "pauseSchedules": Role.WRITER,
-    "resumeSchedules": Role.WRITER,
-    "recomputeSchedules": Role.WRITER,
-    "backfillSchedule": Role.WRITER,
-    "cancelBackfill": Role.WRITER,
-    "listOccurrences": Role.READER,
-    "previewSchedule": Role.READER,
-    "getPrincipal": Role.READER,
-    "listShards": Role.ADMIN,
-}
+ADMINS = [
+    *("putNamespace", "deleteNamespace", "pauseNamespace", "resumeNamespace", "listShards"),
+    *("createSecret", "listSecrets", "deleteSecret", "createApiKey", "listApiKeys", "deleteApiKey"),
+    *("putEventWebhook", "getEventWebhook", "deleteEventWebhook"),
+    *("createEventSecret", "listEventSecrets", "deleteEventSecret"),
+]
+READERS = ["previewSchedule"]
+"""They read, and their method does not say so."""
+
+
+def role_for(operation_id: str) -> Role:
+    if operation_id in ADMINS:
+        return Role.ADMIN
+    return Role.READER if OPERATIONS[operation_id].method == "GET" or operation_id in READERS else Role.WRITER
 
 
 @pytest.fixture
@@ -119,10 +64,9 @@ def world(request: pytest.FixtureRequest) -> Iterator[TenantWorld]:
 ON_EVERY_STORE = pytest.mark.parametrize("world", ["sqlite", "dynamodb"], indirect=True)
 
 
-def test_every_route_has_a_sample_and_a_role() -> None:
-    """A new route belongs into both tables: then all tests below cover it."""
+def test_what_is_named_here_is_there() -> None:
     assert SAMPLES.keys() == OPERATIONS.keys()
-    assert sorted(ROLES) == NEEDS_KEY
+    assert set(ADMINS) | set(READERS) <= set(NEEDS_KEY)
 
 
 REFUSED_BY_STATE = {"redriveTimer", "cancelServiceCall", "fireServiceCall"}
@@ -308,13 +252,13 @@ class TestOpenMode:
 class TestRoles:
     @pytest.mark.parametrize("role", Role)
     def test_a_role_may_do_what_the_table_says(self, world: TenantWorld, role: Role) -> None:
-        allowed = [one for one in NEEDS_KEY if role.allows(ROLES[one])]
+        allowed = [one for one in NEEDS_KEY if role.allows(role_for(one))]
         before = everything_of(world)
         for operation_id in sorted(set(NEEDS_KEY) - set(allowed)):
             answer = world.acme.request(operation_id, role=role)
 
             assert (answer.status, answer.code) == (403, "forbidden"), operation_id
-            assert answer.json()["detail"] == f"this needs an API key with the role {ROLES[operation_id]}"
+            assert answer.json()["detail"] == f"this needs an API key with the role {role_for(operation_id)}"
         assert everything_of(world) == before
 
         # What removes something comes last: all that the others are about is there.
