@@ -19,7 +19,6 @@ from duetime.api.handler import build_handler
 from duetime.api.http.raw_json import read_object
 from duetime.api.timers.parsing import read_timer
 from duetime.api.timers.requests import TIMERS_SHAPE
-from duetime.delivery.egress import PUBLIC_ONLY
 from duetime.domain.timers import Timer
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id
@@ -96,11 +95,13 @@ def measure(*, batches: int, items: int, is_rich: bool) -> None:
     ]
     path = "/v1/namespaces/default/timers"
 
+    context = ApiContext(store=store, clock=CLOCK, new_id=new_id)
+
     def read() -> None:
         now = CLOCK.now()
         for body in bodies:
             for found in read_object(body, TIMERS_SHAPE).members["timers"]:
-                read_timer(found, namespace, egress=PUBLIC_ONLY, new_id=new_id, now=now)
+                read_timer(found, namespace, context, now=now)
 
     def create(into: Any) -> Callable[[], None]:
         handler = build_handler(ApiContext(store=into, clock=CLOCK, new_id=new_id))

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import count
+from typing import Any
 
 from duetime.api.context import ApiContext
 from duetime.api.handler import build_handler
-from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 from duetime.delivery.encryption import SecretBox
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
@@ -40,14 +40,14 @@ class World:
 
 
 @contextmanager
-def api_world(*, egress: EgressPolicy = PUBLIC_ONLY) -> Iterator[World]:
-    """A namespace ``default`` with four shards exists."""
+def api_world(**of_context: Any) -> Iterator[World]:
+    """A namespace ``default`` with four shards exists. ``of_context``: what the API's context has otherwise."""
     with memory_store() as store:
         clock = FakeClock()
         namespace, _ = store.catalogue.create_namespace("default", num_shards=4, dedicated=False, now=clock.now())
         stored: list[Timer] = []
         box = LocalSecretBox(ProcessKey())
-        context = replace(context_for(store, clock, stored, secret_box=box), egress=egress)
+        context = replace(context_for(store, clock, stored, secret_box=box), **of_context)
         yield World(store, clock, namespace, Api(build_handler(context)), stored, box)
 
 

@@ -22,7 +22,7 @@ from duetime.domain.errors import NamespaceNotFound, StoreError
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, NAMESPACE_SECONDS, Namespace
 from duetime.domain.principals import Principal
 from duetime.domain.redaction import DEFAULT_RULES, RedactionRules
-from duetime.domain.timers import Timer
+from duetime.domain.timers import MAX_CALLBACK_TIMEOUT_SECONDS, Timer
 from duetime.stores.port.store import Store
 
 if TYPE_CHECKING:
@@ -73,10 +73,11 @@ class ApiContext:
 
     ``log_context`` makes every event that is logged inside carry the request id. All of them are called from
     several threads at once. ``default_num_shards`` is for namespaces that are created without a number.
-    ``egress`` says which callback URLs are accepted. ``secret_box`` encrypts the signing secrets that are created;
-    without one none can be. ``authenticate`` says who makes a request to a route that is not public, or raises
-    ``Unauthenticated``; None: open mode, nobody is asked. ``calls`` is there where service calls are served.
-    ``redaction`` says what readers are not shown. A cancelled timer stays readable for ``cancelled_retention``.
+    ``egress`` says which callback URLs are accepted, ``max_timeout_seconds`` for how long a callback may take.
+    ``secret_box`` encrypts the signing secrets that are created; without one none can be. ``authenticate`` says who
+    makes a request to a route that is not public, or raises ``Unauthenticated``; None: open mode, nobody is asked.
+    ``calls`` is there where service calls are served. ``redaction`` says what readers are not shown. A cancelled
+    timer stays readable for ``cancelled_retention``.
     """
 
     store: Store
@@ -90,6 +91,7 @@ class ApiContext:
     log_context: Callable[[str], AbstractContextManager[None]] = _no_context
     default_num_shards: int = DEFAULT_NUM_SHARDS
     egress: EgressPolicy = PUBLIC_ONLY
+    max_timeout_seconds: int = MAX_CALLBACK_TIMEOUT_SECONDS
     secret_box: SecretBox | None = None
     authenticate: Callable[[Request], Principal] | None = None
     calls: CallServices | None = None

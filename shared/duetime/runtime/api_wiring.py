@@ -114,7 +114,8 @@ def timers_api_function() -> Handler:
     from duetime.api.handler import build_handler
 
     settings = load_settings(TimersApiSettings)
-    return build_handler(_context_on_lambda(settings))
+    context = _context_on_lambda(settings)
+    return build_handler(replace(context, max_timeout_seconds=int(settings.drain_seconds)))
 
 
 def service_calls_api_function() -> Handler:

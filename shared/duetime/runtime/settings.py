@@ -21,6 +21,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from duetime.api.http.validation_messages import message_of
 from duetime.domain.errors import InvalidSettings
 from duetime.domain.tenants import check_tenant
+from duetime.domain.timers import DEFAULT_CALLBACK_TIMEOUT_SECONDS
 from duetime.domain.times import parse_instant
 from duetime.engine.settings import SKEW_MARGIN_SECONDS
 from duetime.runtime.logs import LogLevel
@@ -52,6 +53,20 @@ class Sleep(StrEnum):
     NEVER = "never"
 
 
+class DrainSettings(LambdaSettings):
+    """Lambda functions that accept or call callback URLs."""
+
+    drain_seconds: float = Field(
+        120.0,
+        # The default timeout is accepted everywhere. Twice as much, and the last writes, fit into a poller's life.
+        ge=DEFAULT_CALLBACK_TIMEOUT_SECONDS,
+        le=400,
+        allow_inf_nan=False,
+        description="Time that a poller at its end waits for callbacks in flight, so that none is sent again because"
+        " its poller ended. It is the longest timeout that timers and schedules may have.",
+    )
+
+
 class WakingSettings(LambdaSettings):
     """Lambda functions that store timers."""
 
@@ -63,7 +78,7 @@ class WakingSettings(LambdaSettings):
     )
 
 
-class TimersApiSettings(WakingSettings, KeyTuning, ApiTuning):
+class TimersApiSettings(WakingSettings, DrainSettings, KeyTuning, ApiTuning):
     """The timers API on Lambda."""
 
 
@@ -71,7 +86,7 @@ class ServiceCallsApiSettings(WakingSettings, KeyTuning, ApiTuning):
     """The API of service calls on Lambda."""
 
 
-class PollerSettings(LambdaSettings, EngineTuning):
+class PollerSettings(DrainSettings, EngineTuning):
     """The poller on Lambda."""
 
     max_in_flight: int = Field(
@@ -92,11 +107,6 @@ class PollerSettings(LambdaSettings, EngineTuning):
         gt=2 * SKEW_MARGIN_SECONDS,
         allow_inf_nan=False,
         description="Time after which other pollers may take over the shards of one that died.",
-    )
-    drain_seconds: Seconds = Field(
-        120.0,
-        description="Time that a poller at its end waits for callbacks in flight: the longest timeout of a callback"
-        " that is never sent again because its poller ended.",
     )
     sleep: Annotated[Sleep, AnyCase] = Field(
         Sleep.AUTO,

@@ -1,4 +1,4 @@
-"""Which callback URLs are accepted.
+"""Which callback URLs are accepted, and for how long a callback may take.
 
 Where names lead is judged when they fire: tests/integration/delivery/test_guard.py.
 """
@@ -18,21 +18,26 @@ GOOD: dict[str, Any] = {"id": "good", "executeAt": "2026-12-21T00:00:00Z", "call
 
 
 def assert_refused(world: World, url: str, *, message: str) -> None:
+    assert_field_refused(world, {"callbackUrl": url}, message=message)
+
+
+def assert_field_refused(world: World, wrong: dict[str, Any], *, message: str) -> None:
     """By every way in, and nothing is stored."""
     assert world.api.create(GOOD).status in (200, 201)
-    body = GOOD | {"id": "bad", "callbackUrl": url}
+    (field,) = wrong
+    body = GOOD | {"id": "bad"} | wrong
     for answer in (
         world.api.create(body),
         world.api.put("bad", body),
-        world.api.put("good", GOOD | {"callbackUrl": url}),
-        world.api.patch("good", {"callbackUrl": url}),
+        world.api.put("good", GOOD | wrong),
+        world.api.patch("good", wrong),
     ):
         assert answer.status == 400
-        assert list(answer.faults) == ["callbackUrl"]
-        assert message in answer.faults["callbackUrl"]
+        assert list(answer.faults) == [field]
+        assert message in answer.faults[field]
         assert "hunter2" not in answer.text
     (item,) = world.api.call("POST", f"{world.api.timers}/batch", {"timers": [body]}).json()["items"]
-    assert (item["status"], item["problem"]["errors"][0]["field"]) == (400, "callbackUrl")
+    assert (item["status"], item["problem"]["errors"][0]["field"]) == (400, field)
     assert [timer["id"] for timer in world.api.all_pages()] == ["good"]
     assert world.timer("good").revision == 1
 
@@ -110,3 +115,26 @@ def test_a_name_is_accepted_unresolved_wherever_it_leads(world: World, monkeypat
     for number, host in enumerate(["localhost", "localtest.me", "metadata.google.internal", "not-yet.test"]):
         created = world.api.create(GOOD | {"id": f"t{number}", "callbackUrl": f"http://{host}/"})
         assert created.status == 201
+
+
+def test_a_timeout_that_a_poller_at_its_end_cannot_wait_for_is_a_400() -> None:
+    """Where pollers end, as on Lambda. Elsewhere every timeout is accepted."""
+    schedules = "/v1/namespaces/default/schedules"
+    schedule = {"id": "s", "every": "1h", "callbackUrl": GOOD["callbackUrl"], "timeoutSeconds": 120}
+    with api_world(max_timeout_seconds=120) as world:
+        message = "must be at most 120 in this deployment"
+        assert_field_refused(world, {"timeoutSeconds": 121}, message=message)
+        assert world.api.patch("good", {"timeoutSeconds": 120}).status == 200
+        assert world.api.patch("good", {"timeoutSeconds": None}).status == 200
+
+        assert world.api.call("POST", schedules, schedule).status == 201
+        long = {"timeoutSeconds": 121}
+        for answer in (
+            world.api.call("POST", schedules, schedule | {"id": "t"} | long),
+            world.api.call("PUT", f"{schedules}/s", schedule | long),
+            world.api.call("PATCH", f"{schedules}/s", long),
+        ):
+            assert answer.status == 400
+            assert message in answer.faults["timeoutSeconds"]
+    with api_world() as world:
+        assert world.api.create(GOOD | {"timeoutSeconds": 900}).status == 201

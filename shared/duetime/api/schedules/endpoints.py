@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC
 
 from duetime.api.context import Services
-from duetime.api.http.parsing import check_egress, read_body, read_nothing, read_query, validate
+from duetime.api.http.parsing import read_body, read_nothing, read_query, validate
 from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, if_none_match
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.request_models import PLAIN_SHAPE
@@ -29,7 +29,7 @@ from duetime.api.schedules.responses import (
     past_occurrence_response,
     schedule_response,
 )
-from duetime.api.timers.parsing import check_payload_size, given_content
+from duetime.api.timers.parsing import check_callback, check_payload_size, given_content
 from duetime.app.readers import shown_timer
 from duetime.app.schedules import NewSchedule, ScheduleChange
 from duetime.app.timers import Stored
@@ -78,8 +78,7 @@ def patch_schedule(services: Services, request: Request, *, namespace: str, sche
     found = read_body(request, SCHEDULE_SHAPE)
     check_payload_size(found)
     patch = validate(SchedulePatch, found)
-    if "callback_url" in patch.model_fields_set:
-        check_egress("callbackUrl", patch.callback_url, services.context.egress)
+    check_callback(patch, services.context)
     timing, policy, content = (patch.given_of(part) for part in (TimingSpec, SchedulePolicy, TimerContent))
     change = ScheduleChange(timing, policy, content)
     now, wanted = services.context.clock.now(), if_match(request)
@@ -147,7 +146,7 @@ def _read_schedule(services: Services, request: Request, space: Namespace, sched
     body = validate(ScheduleBody, found)
     if schedule_id is not None and body.id not in (None, schedule_id):
         raise InvalidInput("id", "is not the one in the path")
-    check_egress("callbackUrl", body.callback_url, context.egress)
+    check_callback(body, context)
     now = context.clock.now()
     return NewSchedule(
         schedule_id=_checked_id(space, schedule_id or body.id or context.new_id()),

@@ -39,7 +39,7 @@ def create_timers(services: Services, request: Request, *, namespace: str) -> Re
     found = read_items(request, TIMERS_SHAPE)
 
     def read(item: RawObject) -> tuple[str, Timer]:
-        timer = read_timer(item, space, egress=context.egress, new_id=context.new_id, now=now)
+        timer = read_timer(item, space, context, now=now)
         return timer.timer_id, timer
 
     def created(timer_id: str | None, result: Stored | DuetimeError) -> ItemResult:

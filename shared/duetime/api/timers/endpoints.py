@@ -29,7 +29,7 @@ def create_timer(services: Services, request: Request, *, namespace: str) -> Def
     space = services.namespaces.open(namespace, request.principal)
     now = context.clock.now()
     found = read_body(request, TIMER_SHAPE)
-    timer = read_timer(found, space, egress=context.egress, new_id=context.new_id, now=now)
+    timer = read_timer(found, space, context, now=now)
     return Deferred(timer, PutMode.CREATE, lambda stored: _stored_reply(stored, space))
 
 
@@ -43,7 +43,7 @@ def put_timer(services: Services, request: Request, *, namespace: str, timer_id:
         raise InvalidInput("If-None-Match", "must be * here, and without If-Match")
     now = context.clock.now()
     found = read_body(request, TIMER_SHAPE)
-    timer = read_timer(found, space, timer_id=timer_id, egress=context.egress, new_id=context.new_id, now=now)
+    timer = read_timer(found, space, context, timer_id=timer_id, now=now)
     if unwanted is not None:
         return _stored_reply(services.timers.put_new(timer, now=now), space)
     if wanted is not None:
@@ -67,7 +67,7 @@ def patch_timer(services: Services, request: Request, *, namespace: str, timer_i
     space, timer_id = read_address(services, request, namespace, timer_id)
     wanted = if_match(request)
     now = context.clock.now()
-    change = read_change(read_body(request, TIMER_SHAPE), egress=context.egress, now=now)
+    change = read_change(read_body(request, TIMER_SHAPE), context, now=now)
     firing_id = context.new_id()
     timer = services.timers.update(space, timer_id, change, firing_id=firing_id, now=now, wanted=wanted)
     return _timer_reply(timer, space)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import MISSING, fields
 from datetime import datetime
 from typing import Any, Final
 
+from duetime.api.context import ApiContext
 from duetime.api.http.errors import FieldError, InvalidFields
 from duetime.api.http.parsing import after, check_egress, validate
 from duetime.api.http.raw_json import RawObject
 from duetime.api.http.request import utf8_length
 from duetime.api.timers.requests import CallbackFields, RedriveBody, TimerBody, TimerFields, TimerPatch, TimerQuery
-from duetime.delivery.egress import EgressPolicy
 from duetime.domain.errors import InvalidInput, PayloadTooLarge
 from duetime.domain.ids import check_timer_id
 from duetime.domain.namespaces import Namespace
@@ -57,10 +56,9 @@ def read_filter(given: TimerQuery | RedriveBody, *, state: TimerState | None = N
 def read_timer(
     found: RawObject,
     namespace: Namespace,
+    context: ApiContext,
     *,
     timer_id: str | None = None,
-    egress: EgressPolicy,
-    new_id: Callable[[], str],
     now: datetime,
 ) -> Timer:
     """The first revision of the timer that ``found`` describes.
@@ -74,9 +72,9 @@ def read_timer(
     if is_put and body.id not in (None, timer_id):
         raise InvalidInput("id", "is not the one in the path")
     if timer_id is None:
-        timer_id = new_id() if body.id is None else body.id
+        timer_id = context.new_id() if body.id is None else body.id
     check_id(namespace, timer_id)
-    check_egress("callbackUrl", body.callback_url, egress)
+    check_callback(body, context)
     if (body.execute_at is None) == (body.delay is None):
         raise InvalidFields([FieldError("executeAt", "is required, or delay, and not both")])
     due_at = body.execute_at if body.delay is None else after(now, body.delay)
@@ -84,7 +82,7 @@ def read_timer(
     content = given_content(body, execute_at=due_at)
     # A create is the same as long as it asks for the same delay; a put asks for the time that the delay leads to.
     digest = content_digest(content, delay_seconds=None if is_put else body.delay)
-    return new_timer(namespace, timer_id, content, digest=digest, firing_id=new_id(), now=now)
+    return new_timer(namespace, timer_id, content, digest=digest, firing_id=context.new_id(), now=now)
 
 
 def given_content(body: CallbackFields, *, execute_at: datetime) -> TimerContent:
@@ -93,20 +91,30 @@ def given_content(body: CallbackFields, *, execute_at: datetime) -> TimerContent
     return TimerContent(**(given | {"execute_at": execute_at}))
 
 
-def read_change(found: RawObject, *, egress: EgressPolicy, now: datetime) -> TimerChange:
+def read_change(found: RawObject, context: ApiContext, *, now: datetime) -> TimerChange:
     """The change that a merge patch asks for; nothing is set when it is empty."""
     check_payload_size(found)
     patch = validate(TimerPatch, found)
     given = patch.model_fields_set
     if given >= {"execute_at", "delay"}:
         raise InvalidFields([FieldError("executeAt", "and delay cannot both be given")])
-    if "callback_url" in given:
-        check_egress("callbackUrl", patch.callback_url, egress)
+    check_callback(patch, context)
     values = {name: null if getattr(patch, name) is None else getattr(patch, name) for name, null in _NULL.items()}
     change = {name: value for name, value in values.items() if name in given}
     if "delay" in given:
         change["execute_at"] = after(now, patch.delay)
     return TimerChange(**change)
+
+
+def check_callback(given: CallbackFields, context: ApiContext) -> None:
+    """Refuse a callback that this deployment does not send, or whose response it cannot wait for."""
+    if "callback_url" in given.model_fields_set:
+        check_egress("callbackUrl", given.callback_url, context.egress)
+    if (given.callback_timeout_seconds or 0) > context.max_timeout_seconds:
+        raise InvalidInput(
+            "timeoutSeconds",
+            f"must be at most {context.max_timeout_seconds} in this deployment, whose pollers end and wait no longer",
+        )
 
 
 def check_payload_size(found: RawObject) -> None:

@@ -87,7 +87,8 @@ class CallbackFields(RequestModel):
     callback_timeout_seconds: CallbackTimeout | None = Field(
         default=None,
         alias="timeoutSeconds",
-        description=f"of one attempt; {DEFAULT_CALLBACK_TIMEOUT_SECONDS} when it is omitted",
+        description=f"of one attempt; {DEFAULT_CALLBACK_TIMEOUT_SECONDS} when it is omitted; a deployment may"
+        " allow less",
     )
     expire_after_ms: ExpireAfter | None = Field(
         default=None, description="no attempt is begun later than this after the due time; whole milliseconds"
