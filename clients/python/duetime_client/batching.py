@@ -123,13 +123,24 @@ def may_have_done_something(error: DuetimeError) -> bool:
 
 
 def batch_request(
-    operation: str, path: str, member: str, items: Sequence[Encoded], *, is_removal: bool
+    operation: str,
+    path: str,
+    member: str,
+    items: Sequence[Encoded],
+    *,
+    beside: Mapping[str, Any],
+    is_removal: bool,
 ) -> Request[tuple[ItemResult, ...]]:
     return Request(
         operation=operation,
         method="POST",
         path=path,
-        content=b'{"%b":[%b]}' % (member.encode(), b",".join(content for _, content in items)),
+        content=b'{%b"%b":[%b]}'
+        % (
+            b"".join(b"%b:%b," % (json_bytes(name), json_bytes(value)) for name, value in beside.items()),
+            member.encode(),
+            b",".join(content for _, content in items),
+        ),
         headers={"content-type": JSON},
         read=lambda answer: item_results(answer, [each for each, _ in items], is_removal=is_removal),
     )

@@ -63,6 +63,7 @@ TIMER: Final = _table(NewTimer)
 SCHEDULE: Final = _table(NewSchedule) | {"id": ("id", plain)}
 CALL: Final = _table(NewServiceCall)
 CALL_REQUEST: Final = {name: CALL.pop(name) for name in ("method", "url", "headers", "body")}
+BATCH: Table = {"spread": ("spread", duration)}
 NAMESPACE: Table = {
     "num_shards": ("numShards", plain),
     "dedicated": ("dedicated", plain),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import IO, Any
 
 import click
@@ -20,6 +21,7 @@ from duetime.cli.remote import (
 )
 from duetime.cli.tables import show_item, show_items
 from duetime.cli.values import (
+    Duration,
     Json,
     headers_option,
     options,
@@ -216,14 +218,17 @@ def attempts(*, remote: Remote, namespace: str, timer_id: str, as_json: bool) ->
 @timers.command("create-batch", short_help="Create many timers from lines of JSON.")
 @click.argument("namespace")
 @click.argument("file", type=click.File(encoding="utf-8"), default="-")
+@click.option("--spread", type=Duration(), help="Make each due up to this much later, evenly, by its id.")
 @json_option
 @on_server("createTimers")
-def create_batch(*, remote: Remote, namespace: str, file: IO[str], as_json: bool) -> int:
+def create_batch(*, remote: Remote, namespace: str, file: IO[str], spread: timedelta | None, as_json: bool) -> int:
     """Create many timers from FILE or standard input, which has one timer per line, as JSON of the API.
 
     Prints their ids. Exit code 1: some were not created; standard error says which and why.
     """
-    return make_of_lines(file, remote.client.timers(namespace).create_many, as_json=as_json)
+    return make_of_lines(
+        file, lambda lines: remote.client.timers(namespace).create_many(lines, spread=spread), as_json=as_json
+    )
 
 
 @timers.command("cancel-batch", short_help="Cancel many timers from lines of JSON.")

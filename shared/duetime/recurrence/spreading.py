@@ -1,4 +1,4 @@
-"""Spreads occurrences that many schedules have at one instant: the same delay each time, by a hash."""
+"""Spreads what many schedules, or many timers, have at one instant: the same delay each time, by a hash."""
 
 from __future__ import annotations
 
@@ -30,7 +30,12 @@ class Spread:
 
     def least_delay(self, schedule_id: str) -> timedelta:
         """Return the delay that all occurrences have."""
-        return (_hash(schedule_id) % self.window_ms if self.window_ms else 0) * MILLISECOND
+        return delay_within(self.window_ms, schedule_id)
+
+
+def delay_within(window_ms: int, item_id: str) -> timedelta:
+    """Return a delay of less than ``window_ms``: always the same for an id, and even over many."""
+    return (_hash(item_id) % window_ms if window_ms else 0) * MILLISECOND
 
 
 def _hash(text: str) -> int:

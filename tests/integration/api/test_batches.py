@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from duetime.api.http.parsing import MAX_BATCH_BYTES
-from duetime.domain.times import format_instant
+from duetime.domain.times import format_instant, parse_instant
 from tests.support.api import World
 from tests.support.clock import NOW
 from tests.support.http import Answer, Api, outcomes
 
 LAMBDA_EVENT_BYTES = 6 * 1024 * 1024
 """What Lambda takes in one synchronous invocation."""
-GOOD: dict[str, Any] = {"executeAt": "2026-12-21T00:00:00Z", "callbackUrl": "http://receiver.test/callback"}
+CALLBACK_URL = "http://receiver.test/callback"
+GOOD: dict[str, Any] = {"executeAt": "2026-12-21T00:00:00Z", "callbackUrl": CALLBACK_URL}
 
 
 def create(api: Api, *timers: Any) -> Answer:
@@ -47,6 +49,23 @@ class TestCreate:
         assert outcomes(answer) == [(f"t{number}", 201, None) for number in range(500)]
         assert world.timer("t499").content.payload_json == "499"
         assert [timer.timer_id for timer in world.stored] == [f"t{number}" for number in range(500)]
+
+    def test_they_are_spread_evenly_and_always_in_the_same_way(self, world: World) -> None:
+        timers = [GOOD | {"id": f"t{number}"} for number in range(300)]
+        batch = {"timers": [*timers, {"id": "later", "delay": "1h", "callbackUrl": CALLBACK_URL}], "spread": "10m"}
+        first, repeated = (world.api.call("POST", f"{world.api.timers}/batch", batch) for _ in range(2))
+        assert {status for _, status, _ in outcomes(first)} == {201}
+        assert {status for _, status, _ in outcomes(repeated)} == {200}
+        start = parse_instant(GOOD["executeAt"])
+        minutes = [(world.timer(each["id"]).content.execute_at - start) // timedelta(minutes=1) for each in timers]
+        assert all(15 <= minutes.count(each) <= 50 for each in range(10))  # 30 on average
+        assert timedelta(hours=1) < world.timer("later").content.execute_at - NOW < timedelta(hours=1, minutes=10)
+
+    @pytest.mark.parametrize("spread", ["25h", "-1s", "soon", 1e9])
+    def test_a_spread_is_checked(self, world: World, spread: Any) -> None:
+        answer = world.api.call("POST", f"{world.api.timers}/batch", {"timers": [GOOD], "spread": spread})
+        assert (answer.status, answer.json()["errors"][0]["field"]) == (400, "spread")
+        assert not world.stored
 
     def test_each_succeeds_or_fails_alone(self, world: World) -> None:
         api = world.api

@@ -6,6 +6,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,9 @@ def test_many_timers_come_from_lines_of_json(world: CallWorld, command: Command,
     assert "delay" in refused
     items = command("timers", "create-batch", "orders", "--json", stdin=lines[0])
     assert [json.loads(line)["status"] for line in items.splitlines()] == [200]
+    command("timers", "create-batch", "orders", "--spread", "10m", stdin=lines[0].replace('"a"', '"spread"'))
+    later = timer(world, "spread").content.execute_at - timer(world, "a").content.execute_at
+    assert timedelta() < later < timedelta(minutes=10)
 
     cancels = f'{{"id":"a","revision":9}}\n"{second}"\n'
     refused, done = sorted(command("timers", "cancel-batch", "orders", stdin=cancels, code=1).splitlines())[::-1]

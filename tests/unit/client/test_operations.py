@@ -204,7 +204,7 @@ USES: dict[str, Use] = {
         + list(d.timers(has["namespace"]).list(failed_from=AT, failed_to=AT + HOUR))
     ),
     "createTimers": lambda d, has: d.timers(has["namespace"]).create_many(
-        [NewTimer(id="b", execute_at=AT, **TIMER), NewTimer(delay=HOUR, **TIMER)]
+        [NewTimer(id="b", execute_at=AT, **TIMER), NewTimer(delay=HOUR, **TIMER)], spread=HOUR
     ),
     "cancelTimers": lambda d, has: d.timers(has["namespace"]).cancel_many(["t1", "b"], if_revisions={"t1": 1}),
     "deleteTimers": lambda d, has: d.timers(has["namespace"]).delete_many(["t1", "b"], if_revisions={"t1": 1}),

@@ -29,9 +29,17 @@ class AsyncBatches:
         self._transport = transport
 
     async def send(
-        self, operation: str, path: str, member: str, items: Sequence[Encoded], *, is_removal: bool = False
+        self,
+        operation: str,
+        path: str,
+        member: str,
+        items: Sequence[Encoded],
+        *,
+        beside: Mapping[str, Any] | None = None,
+        is_removal: bool = False,
     ) -> tuple[ItemResult, ...]:
-        """A result for each of ``items``, in order; ``member`` of the body has them.
+        """A result for each of ``items``, in order; ``member`` of the body has them, and ``beside`` what else is in
+        it.
 
         Raises what kept the first request from doing anything.
         """
@@ -39,7 +47,9 @@ class AsyncBatches:
         for start, end in split(
             [content for _, content in items], max_items=MAX_BATCH_ITEMS, max_bytes=MAX_BATCH_BYTES
         ):
-            request = batch_request(operation, path, member, items[start:end], is_removal=is_removal)
+            request = batch_request(
+                operation, path, member, items[start:end], beside=beside or {}, is_removal=is_removal
+            )
             try:
                 found = await self._transport.send(request)
             except DuetimeError as error:

@@ -122,16 +122,25 @@ class AsyncTimers:
         )
         return await self._transport.send(request)
 
-    async def create_many(self, timers: Iterable[NewTimer | RawJson]) -> tuple[ItemResult, ...]:
+    async def create_many(
+        self, timers: Iterable[NewTimer | RawJson], *, spread: timedelta | None = None
+    ) -> tuple[ItemResult, ...]:
         """Create any number of timers, up to 500 in a request. A result for each, in order.
 
-        A ``RawJson`` is a timer as the API takes it.
+        A ``RawJson`` is a timer as the API takes it. With ``spread`` each is due later than it says, by less than
+        that: evenly, and for an id always as much.
 
         Timers without an id are given one, which is in the result. What goes wrong with single timers is in their
         results. When a request fails as a whole, its timers and those after it have that error in theirs; but if
         that is the first one, and it stored nothing, it is raised.
         """
-        return await self._batches.send("createTimers", f"{self._path}/batch", "timers", encoded_timers(timers))
+        return await self._batches.send(
+            "createTimers",
+            f"{self._path}/batch",
+            "timers",
+            encoded_timers(timers),
+            beside=bodies.body(bodies.BATCH, spread=spread),
+        )
 
     async def cancel_many(
         self, timer_ids: Iterable[str], *, if_revisions: Mapping[str, int] | None = None

@@ -151,6 +151,7 @@ GLOSSARY: Final[dict[str, tuple[str, Any]]] = {
     "shardId": ("the number of the shard", 0),
     "shardsGivenBack": ("shards that this process cannot read", 0),
     "skipped": ("how many were left out", 0),
+    "spread": ("within which the timers are spread", "10m"),
     "starred": ("starred ones are never removed by themselves", False),
     "startAt": ("no occurrence is before it", _EARLY),
     "startedAt": ("when it started; null before", _EARLY),

@@ -53,10 +53,15 @@ def read_nothing(request: Request) -> None:
 
 def read_items(request: Request, shape: Shape) -> list[Any]:
     """Return the items of a batch: the array that ``shape`` names, and nothing beside it."""
+    return read_batch(request, shape)[0]
+
+
+def read_batch(request: Request, shape: Shape, *beside: str) -> tuple[list[Any], RawObject]:
+    """Return the items of a batch, the array that ``shape`` names, and the members ``beside`` it that were given."""
     found = read_body(request, shape, limit_bytes=MAX_BATCH_BYTES)
     name = shape.items or ""
     faults = [FieldError(*fault) for fault in found.faults]
-    faults += [FieldError(other, "is not a known field") for other in found.members if other != name]
+    faults += [FieldError(other, "is not a known field") for other in found.members if other not in (name, *beside)]
     items = found.members.get(name)
     if not isinstance(items, list):
         faults.append(FieldError(name, "must be an array of objects"))
@@ -64,7 +69,7 @@ def read_items(request: Request, shape: Shape) -> list[Any]:
         faults.append(FieldError(name, f"must have at most {MAX_BATCH_ITEMS} items"))
     if faults:
         raise InvalidFields(faults)
-    return list(items or [])
+    return list(items or []), RawObject({each: found.members[each] for each in beside if each in found.members}, [])
 
 
 def read_query(model: type[ModelT], request: Request, *, lists: Collection[str] = ()) -> ModelT:
@@ -120,12 +125,12 @@ def _field_error(detail: ErrorDetails) -> FieldError:
     return FieldError(path, message_of(detail))
 
 
-def after(now: datetime, delay_seconds: float) -> datetime:
+def after(now: datetime, delay_seconds: float, field: str = "delay") -> datetime:
     """The due time that a delay leads to, never earlier than the delay by rounding."""
     try:
         return check_range(round_up(now + timedelta(seconds=delay_seconds)))
     except (OverflowError, ValueError):
-        raise InvalidInput("delay", "leads beyond the year 9999") from None
+        raise InvalidInput(field, "leads beyond the year 9999") from None
 
 
 def check_egress(field: str, url: str, egress: EgressPolicy) -> None:

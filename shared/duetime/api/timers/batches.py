@@ -13,13 +13,20 @@ from duetime.api.http.batches import (
     failed,
     item_result,
 )
-from duetime.api.http.parsing import read_items, validate
+from duetime.api.http.parsing import read_batch, read_items, validate
 from duetime.api.http.raw_json import RawObject
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.responses import encode_ascii
 from duetime.api.http.route import Route
 from duetime.api.timers.parsing import check_id, read_timer
-from duetime.api.timers.requests import PLAIN_ITEMS_SHAPE, TIMERS_SHAPE, TimerBatch, TimerItem, TimerItemBatch
+from duetime.api.timers.requests import (
+    PLAIN_ITEMS_SHAPE,
+    TIMERS_SHAPE,
+    SpreadFields,
+    TimerBatch,
+    TimerItem,
+    TimerItemBatch,
+)
 from duetime.api.timers.responses import DeletedBatch, DeletedItem
 from duetime.app.timers import Deleted, Stored
 from duetime.domain.errors import DuetimeError
@@ -36,10 +43,11 @@ def create_timers(services: Services, request: Request, *, namespace: str) -> Re
     context = services.context
     space = services.namespaces.open(namespace, request.principal)
     now = context.clock.now()
-    found = read_items(request, TIMERS_SHAPE)
+    found, beside = read_batch(request, TIMERS_SHAPE, "spread")
+    spread_ms = validate(SpreadFields, beside).spread_ms or 0
 
     def read(item: RawObject) -> tuple[str, Timer]:
-        timer = read_timer(item, space, context, now=now)
+        timer = read_timer(item, space, context, now=now, spread_ms=spread_ms)
         return timer.timer_id, timer
 
     def created(timer_id: str | None, result: Stored | DuetimeError) -> ItemResult:

@@ -24,6 +24,7 @@ from duetime.domain.timers import (
     content_digest,
     new_timer,
 )
+from duetime.recurrence.spreading import delay_within
 from duetime.stores.port.timers import TimerFilter
 
 _NULL: Final[dict[str, Any]] = {
@@ -60,11 +61,13 @@ def read_timer(
     *,
     timer_id: str | None = None,
     now: datetime,
+    spread_ms: int = 0,
 ) -> Timer:
     """The first revision of the timer that ``found`` describes.
 
     ``timer_id`` is the one in the path, which a body may only repeat; without it the body's counts, or else a
-    new one is made. Raises ``InvalidInput`` (all faults at once) and ``PayloadTooLarge``.
+    new one is made. It is due later by its part of ``spread_ms``. Raises ``InvalidInput`` (all faults at once) and
+    ``PayloadTooLarge``.
     """
     check_payload_size(found)
     body = validate(TimerBody, found)
@@ -77,11 +80,16 @@ def read_timer(
     check_callback(body, context)
     if (body.execute_at is None) == (body.delay is None):
         raise InvalidFields([FieldError("executeAt", "is required, or delay, and not both")])
-    due_at = body.execute_at if body.delay is None else after(now, body.delay)
-    assert due_at is not None
+    later = delay_within(spread_ms, timer_id).total_seconds() if spread_ms else 0.0
+    delay = None if body.delay is None else body.delay + later
+    if delay is not None:
+        due_at = after(now, delay)
+    else:
+        assert body.execute_at is not None
+        due_at = after(body.execute_at, later, "spread")
     content = given_content(body, execute_at=due_at)
     # A create is the same as long as it asks for the same delay; a put asks for the time that the delay leads to.
-    digest = content_digest(content, delay_seconds=None if is_put else body.delay)
+    digest = content_digest(content, delay_seconds=None if is_put else delay)
     return new_timer(namespace, timer_id, content, digest=digest, firing_id=context.new_id(), now=now)
 
 

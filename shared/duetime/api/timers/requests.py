@@ -44,6 +44,7 @@ from duetime.domain.timers import (
     TimerState,
 )
 from duetime.domain.times import parse_duration_ms
+from duetime.recurrence.spec import MAX_WINDOW_MS
 
 DEFAULT_REDRIVE_ITEMS: Final = 100
 
@@ -70,11 +71,21 @@ def _expire_after_ms(value: Any) -> int:
     return parse_duration_ms(value, max_ms=MAX_EXPIRE_AFTER_MS)
 
 
+def _spread_ms(value: Any) -> int:
+    return parse_duration_ms(value, min_ms=0, max_ms=MAX_WINDOW_MS)
+
+
 TimerId = Annotated[str, WithJsonSchema(TIMER_ID_SCHEMA)]
 Payload = Annotated[str, WithJsonSchema(_PAYLOAD_SCHEMA)]
 Headers = Annotated[str, AfterValidator(_headers), WithJsonSchema(_HEADERS_SCHEMA)]
 CallbackTimeout = Annotated[int, Field(ge=1, le=MAX_CALLBACK_TIMEOUT_SECONDS)]
 ExpireAfter = Annotated[int, PlainValidator(_expire_after_ms), WithJsonSchema(_EXPIRE_AFTER_SCHEMA)]
+
+SpreadMs = Annotated[
+    int,
+    PlainValidator(_spread_ms),
+    WithJsonSchema(duration_schema(least_seconds=0, most_seconds=MAX_WINDOW_MS / 1000, step_seconds=0.001)),
+]
 
 
 class CallbackFields(RequestModel):
@@ -140,7 +151,16 @@ class TimerPatch(TimerFields):
     callback_url: CallbackUrl = Field(default=None)  # type: ignore[assignment]
 
 
-class TimerBatch(RequestModel):
+class SpreadFields(RequestModel):
+    """What holds for all timers of a batch."""
+
+    spread_ms: SpreadMs | None = Field(
+        default=None,
+        description="each timer is due later than it says, by less than this: evenly, and for an id always as much",
+    )
+
+
+class TimerBatch(SpreadFields):
     """Timers to create. Each is accepted or refused alone."""
 
     timers: Annotated[list[TimerBody], Field(max_length=MAX_BATCH_ITEMS)]
