@@ -173,6 +173,8 @@ def schedule_events(
         found.append((ScheduleEventType.PAUSED, schedule.pause.reason, None))
     if schedule.end is not None and before.end is None:
         found.append((ScheduleEventType.ENDED, str(schedule.end), None))
+    if not found:
+        return []
     step = f"{timer.timer_uuid}:{format_instant(timer.created_at)}:{timer.revision}"
     return [
         ScheduleEvent(

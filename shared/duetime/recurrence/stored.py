@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import fields
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from duetime.domain.errors import InvalidInput, ScheduleUnreadable
@@ -43,10 +44,14 @@ def read_timing(text: str) -> TimingSpec:
 
 def occurrences_by(spec: TimingSpec, schedule_id: str) -> Occurrences:
     """Return the occurrences of a schedule with these times. Raises ``InvalidInput``."""
+    return _by_id(spec)(schedule_id)
+
+
+def _by_id(spec: TimingSpec) -> Callable[[str], Occurrences]:
     # Loading the calendars takes long, and whoever has no schedule does without.
     from duetime.recurrence.occurrences import ScheduleOccurrences, recurrence
 
-    return ScheduleOccurrences(recurrence(spec), schedule_id)
+    return partial(ScheduleOccurrences, recurrence(spec))
 
 
 def timing_of(schedule: Timer) -> TimingSpec:
@@ -62,8 +67,14 @@ def occurrences_of(schedule: Timer) -> Occurrences:
 
     What was valid when it was stored need not be so by now: a time zone may have gone.
     """
-    spec = timing_of(schedule)
+    schedule_id = schedule.schedule_id or ""
     try:
-        return occurrences_by(spec, schedule.schedule_id or "")
-    except InvalidInput:
-        raise ScheduleUnreadable(schedule.schedule_id or "") from None
+        return _stored_by_id(schedule.content.timing_json or "")(schedule_id)
+    except (ValueError, TypeError, AttributeError, InvalidInput):
+        raise ScheduleUnreadable(schedule_id) from None
+
+
+@lru_cache(maxsize=_CACHED)
+def _stored_by_id(text: str) -> Callable[[str], Occurrences]:
+    """``_by_id`` of what a text says: the text is found faster."""
+    return _by_id(read_timing(text))
