@@ -20,9 +20,9 @@ from duetime.api.context import ApiContext
 from duetime.api.handler import build_handler
 from duetime.api.routes import all_routes
 from duetime.app.service_calls import CallServices
-from duetime.app.submission import CallNamespaces, Submitter
 from duetime.calls.executor import CallExecutor
 from duetime.calls.message_log import LogRules
+from duetime.calls.submission import CallNamespaces, Submitter
 from duetime.delivery.port import Callback
 from duetime.domain.call_steps import CallRules
 from duetime.engine.poller import Poller

@@ -17,6 +17,7 @@ from duetime.domain.timers import Timer
 from duetime.domain.times import parse_instant
 from duetime.engine.context import EngineContext
 from duetime.engine.delivery import Attempt, Delivery
+from duetime.engine.firing.call_submission import CallSubmission
 from duetime.engine.firing.execution_handler import ExecutionHandler
 from duetime.engine.firing.ordering_policy import OrderingPolicy
 from duetime.engine.keys import queue_key
@@ -99,6 +100,7 @@ def make_poller(
     make_offload: Callable[[int, str], Offload] = InlineOffload,
     handler: ExecutionHandler | None = None,
     ordering: OrderingPolicy | None = None,
+    submission: CallSubmission | None = None,
     secret_box: SecretBox | None = None,
     new_id: Callable[[], str] | None = None,
     own_clock: Clock | None = None,
@@ -121,6 +123,7 @@ def make_poller(
         events=events,
         handler=handler,
         ordering=ordering,
+        submission=submission,
         secret_box=secret_box,
     )
 

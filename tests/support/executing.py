@@ -10,6 +10,8 @@ from typing import Any
 
 from duetime.calls.executor import CallExecutor
 from duetime.calls.message_log import LogRules
+from duetime.calls.occurrences import OccurrenceCalls
+from duetime.calls.submission import CallNamespaces, Submitter
 from duetime.domain.call_events import CallEvent
 from duetime.domain.call_steps import CallRules
 from duetime.domain.executions import Execution
@@ -20,6 +22,7 @@ from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.engine.waiting import Offload
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef, CallStore
+from duetime.stores.port.store import Store
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract.steps import claim_shard
 from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
@@ -62,17 +65,32 @@ class Executing:
             random=Random(3).random,
         )
 
+    def submission(self, calls: CallStore | None = None) -> OccurrenceCalls:
+        """What makes service calls of schedules."""
+        calls = self.calls if calls is None else calls
+        namespaces = CallNamespaces(self.store.catalogue, num_shards=NUM_SHARDS)
+        submitter = Submitter(
+            calls, namespaces, new_id=lambda: make.id_at(self.clock.now()), on_stored=lambda _: None
+        )
+        return OccurrenceCalls(calls, submitter)
+
     def poller(
-        self, *, worker_id: str = "worker-a", sender: RequestSender | None = None, calls: CallStore | None = None
+        self,
+        *,
+        worker_id: str = "worker-a",
+        sender: RequestSender | None = None,
+        calls: CallStore | None = None,
+        store: Store | None = None,
     ) -> Poller:
         return make_poller(
-            self.store,
+            store or self.store,
             sender or self.sender,
             self.clock,
             worker_id=worker_id,
             settings=self.settings,
             make_offload=self.make_offload,
             handler=self.executor(calls),
+            submission=self.submission(calls),
             new_id=lambda: make.id_at(self.clock.now()),
         )
 

@@ -43,6 +43,7 @@ _BY_TYPE: Final[Mapping[Any, Encoder]] = {
     Mapping: headers,
     tuple: texts,
     Any: payload,
+    NewServiceCall: lambda _, call: _call(call),
 }
 
 
@@ -138,10 +139,14 @@ def schedule_patch(change: ScheduleChange) -> dict[str, Any]:
 
 def call_body(call: NewServiceCall) -> dict[str, Any]:
     """With an idempotency key, so that a request whose answer was lost can be repeated."""
+    key = new_id() if call.idempotency_key is None else call.idempotency_key
+    return _call(call) | {"idempotencyKey": key}
+
+
+def _call(call: NewServiceCall) -> dict[str, Any]:
     request = body(CALL_REQUEST, **{name: getattr(call, name) for name in CALL_REQUEST})
     given = {name: value for name, value in _given(call).items() if name in CALL}
-    key = new_id() if call.idempotency_key is None else call.idempotency_key
-    return body(CALL, **given | {"idempotency_key": key}) | {"request": request}
+    return body(CALL, **given) | {"request": request}
 
 
 def _given(model: NewTimer | NewSchedule | NewServiceCall) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from duetime_client.call_models import CallRequest, NewServiceCall
 from duetime_client.decoding import OpenEnum
 from duetime_client.models import Dst, Failure, Occurrence
 from duetime_client.values import UNSET, RetryPolicy, Unset
@@ -55,9 +56,14 @@ class OccurrenceState(OpenEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSchedule:
-    """A schedule to create. One of ``cron``, ``every`` and ``rrule`` is needed, or several."""
+    """A schedule to create. One of ``cron``, ``every`` and ``rrule`` is needed, or several.
 
-    callback_url: str
+    It sends callbacks to ``callback_url``, or else submits a ``service_call`` each time, which has no due time and no
+    idempotency key of its own.
+    """
+
+    callback_url: str | None = None
+    service_call: NewServiceCall | None = None
     cron: tuple[str, ...] | list[str] = ()
     every: timedelta | None = None
     rrule: tuple[str, ...] | list[str] = ()
@@ -89,6 +95,7 @@ class ScheduleChange:
     """What is to be changed of a schedule: what is not given stays, None clears."""
 
     callback_url: str | Unset = UNSET
+    service_call: NewServiceCall | Unset = UNSET
     cron: tuple[str, ...] | list[str] | Unset | None = UNSET
     every: timedelta | Unset | None = UNSET
     rrule: tuple[str, ...] | list[str] | Unset | None = UNSET
@@ -115,8 +122,24 @@ class ScheduleChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledCall:
+    """What each occurrence submits. Each call has the tag ``schedule:<namespace>/<id>``, too."""
+
+    name: str
+    request: CallRequest
+    tags: tuple[str, ...]
+    starred: bool
+    timeout: timedelta = field(metadata={"json": "timeoutSeconds", "unit": _SECONDS})
+    retry_policy: RetryPolicy
+    correlation_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """``number`` is that of the next occurrence. ``revision`` counts changes, and occurrences too."""
+    """``number`` is that of the next occurrence. ``revision`` counts changes, and occurrences too.
+
+    With ``service_call`` there is no ``callback_url``, ``timeout`` and ``retry_policy``.
+    """
 
     id: str
     namespace: str
@@ -150,13 +173,14 @@ class Schedule:
     overlap: Overlap
     max_firings: int | None
     pause_after: int | None
-    callback_url: str
-    timeout: timedelta = field(metadata={"json": "timeoutSeconds", "unit": _SECONDS})
+    service_call: ScheduledCall | None
+    callback_url: str | None
+    timeout: timedelta | None = field(metadata={"json": "timeoutSeconds", "unit": _SECONDS})
     expire_after: timedelta | None
     correlation_id: str | None
     tags: tuple[str, ...]
     headers: Mapping[str, str] | None = field(repr=False)
-    retry_policy: RetryPolicy
+    retry_policy: RetryPolicy | None
     payload: Any = field(repr=False)
 
 
@@ -174,6 +198,7 @@ class PastOccurrence:
     attempts: int
     failure: Failure | None
     message: str | None
+    service_call_id: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

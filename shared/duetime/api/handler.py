@@ -18,9 +18,8 @@ from duetime.api.http.request import Reply, read_request
 from duetime.api.http.route import PARAMETER, PUBLIC, WRITES, Deferred, Keeps, Route, authorise
 from duetime.api.http.router import Router
 from duetime.api.routes import TIMER_ROUTES
-from duetime.app.in_parts import or_raise
 from duetime.app.timers import Stored
-from duetime.domain.errors import StoreNotReady, StoreUnavailable
+from duetime.domain.errors import StoreNotReady, StoreUnavailable, or_raise
 from duetime.stores.port.timers import PutMode
 
 _log = logging.getLogger(__name__)

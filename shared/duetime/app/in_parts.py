@@ -42,9 +42,3 @@ def in_parts(
                 raise
             results += [error] * len(part)
     return results
-
-
-def or_raise(result: ResultT | DuetimeError) -> ResultT:
-    if isinstance(result, DuetimeError):
-        raise result
-    return result

@@ -9,6 +9,7 @@ import json
 from dataclasses import replace
 
 from duetime.domain.attempts import AttemptRecord
+from duetime.domain.call_templates import readable_template, template_json
 from duetime.domain.principals import Principal, Role
 from duetime.domain.redaction import RedactionRules, redact_body, redact_members, shown_url, shown_value
 from duetime.domain.service_calls import RequestSpec, ServiceCall
@@ -20,7 +21,10 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 def shown_timer(timer: Timer, principal: Principal | None, rules: RedactionRules) -> Timer:
     if not _is_reader(principal):
         return timer
-    content = timer.content
+    content, template = timer.content, readable_template(timer)
+    if template is not None:
+        text = template_json(replace(template, request=_request(template.request, rules)))
+        return replace(timer, content=replace(content, payload_json=text))
     shown = replace(
         content,
         callback_url=shown_url(content.callback_url, rules),
@@ -42,17 +46,19 @@ def shown_attempt(attempt: AttemptRecord, principal: Principal | None, rules: Re
 def shown_call(call: ServiceCall, principal: Principal | None, rules: RedactionRules) -> ServiceCall:
     if not _is_reader(principal):
         return call
-    request = call.request
+    return replace(call, request=_request(call.request, rules))
+
+
+def _request(request: RequestSpec, rules: RedactionRules) -> RequestSpec:
     headers = {} if request.headers_json is None else json.loads(request.headers_json)
     content_type = next((value for name, value in headers.items() if name.lower() == "content-type"), "").lower()
-    shown = RequestSpec(
+    return RequestSpec(
         method=request.method,
         url=shown_url(request.url, rules),
         headers_json=_headers(request.headers_json, rules),
         body_json=_body(request.body_json, content_type, rules),
         body_bytes=request.body_bytes,
     )
-    return replace(call, request=shown)
 
 
 def _is_reader(principal: Principal | None) -> bool:

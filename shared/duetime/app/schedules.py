@@ -29,7 +29,7 @@ from duetime.domain.namespaces import Namespace, Pause
 from duetime.domain.occurrences import OccurrenceRecord
 from duetime.domain.schedule_timers import new_schedule_timer, standing_at, triggered
 from duetime.domain.schedules import Occurrence, SchedulePolicy, limited, new_schedule, paused, resumed, retimed
-from duetime.domain.timers import Timer, TimerContent, content_digest
+from duetime.domain.timers import SERVICE_CALLS, Timer, TimerContent, content_digest
 from duetime.recurrence.spec import TimingSpec
 from duetime.recurrence.stored import occurrences_by, occurrences_of, timing_json, timing_of
 from duetime.stores.port.store import Store
@@ -175,7 +175,9 @@ class Schedules:
                 if changed.pending is None:
                     raise _nothing_left()
             changed = limited(changed)
+            _check_target(timer, change.content)
             content = replace(timer.content, **change.content, timing_json=text)
+            _check_policy(content, changed.policy)
             if (content, changed) == (timer.content, schedule):
                 return timer
             digest = _digest(content, changed.policy, is_paused=changed.pause is not None)
@@ -280,6 +282,7 @@ def _first_revision(namespace: Namespace, wanted: NewSchedule, now: datetime) ->
     if schedule.pending is None:
         raise _nothing_left()
     content = replace(wanted.content, timing_json=text)
+    _check_policy(content, wanted.policy)
     return new_schedule_timer(
         namespace,
         wanted.schedule_id,
@@ -296,6 +299,7 @@ def _replaced(timer: Timer, asked: NewSchedule, now: datetime) -> Timer:
     assert schedule is not None
     text = _checked_timing(asked.timing)
     content = replace(asked.content, timing_json=text)
+    _check_policy(content, asked.policy)
     digest = _digest(content, asked.policy, is_paused=bool(asked.is_paused))
     is_same_pause = asked.is_paused in (None, schedule.pause is not None)
     if digest == timer.digest and (is_same_pause or schedule.pending is None):
@@ -310,6 +314,22 @@ def _replaced(timer: Timer, asked: NewSchedule, now: datetime) -> Timer:
     if asked.is_paused is not None:
         changed = paused(changed, Pause(now)) if asked.is_paused else resumed(changed)
     return standing_at(replace(timer, content=content, digest=digest), limited(changed), now=now)
+
+
+def _check_target(timer: Timer, content: Mapping[str, Any]) -> None:
+    """Check that a change of ``content`` leaves a schedule with what it does: a callback or a service call."""
+    if not content.keys() - {"tags", "expire_after_ms"}:
+        return
+    is_of_call = content.get("callback_url") == SERVICE_CALLS
+    if timer.submits_call and not is_of_call:
+        raise InvalidInput("serviceCall", "is what the schedule has in place of a callback: PUT replaces it")
+    if is_of_call and not timer.submits_call:
+        raise InvalidInput("serviceCall", "cannot be given, since the schedule sends a callback: PUT replaces it")
+
+
+def _check_policy(content: TimerContent, policy: SchedulePolicy) -> None:
+    if content.callback_url == SERVICE_CALLS and policy.pause_after is not None:
+        raise InvalidInput("pauseAfter", "cannot be given with serviceCall: it counts callbacks that fail")
 
 
 def _judged(change: Callable[[Timer], Timer], wanted: Revisions | None) -> Callable[[Timer], Timer]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from duetime.app.in_parts import in_parts, or_raise
+from duetime.app.in_parts import in_parts
 from duetime.app.revisions import Revisions
-from duetime.app.submission import CallNamespaces, Submitted, Submitter, apply_each
+from duetime.calls.submission import CallNamespaces, Submitted, Submitter, apply_each
 from duetime.delivery.egress import EgressPolicy, RefusedUrl
 from duetime.domain.call_steps import (
     CallRules,
@@ -35,6 +35,7 @@ from duetime.domain.errors import (
     RevisionMismatch,
     StoreNotReady,
     StoreUnavailable,
+    or_raise,
 )
 from duetime.domain.ids import is_uuid
 from duetime.domain.service_calls import CallChange, CallStatus, ServiceCall, Submission, timer_of

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
 
-from duetime.app.in_parts import in_parts, or_raise
+from duetime.app.in_parts import in_parts
 from duetime.app.redrives import (
     RedrivePage,
     in_order,
@@ -32,6 +32,7 @@ from duetime.domain.errors import (
     TimerConflict,
     TimerFinished,
     TimerNotFound,
+    or_raise,
 )
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, Timer, TimerChange, TimerState

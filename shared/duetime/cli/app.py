@@ -58,7 +58,6 @@ def app() -> None:
     "store",
     *_ACCESS,
     "workers",
-    "default_num_shards",
     "clock",
     "start",
     *_ENGINE,

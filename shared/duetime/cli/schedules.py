@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -21,7 +21,7 @@ from duetime.cli.remote import (
 )
 from duetime.cli.tables import show_item, show_items
 from duetime.cli.timers import TIMER_CLEARABLE, content_options
-from duetime.cli.values import Duration, Instant, options
+from duetime.cli.values import Duration, Instant, Json, options
 from duetime.domain.times import format_instant
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ _PAST_COLUMNS = {
     "COUNT": "count",
     "ATTEMPTS": "attempts",
     "MESSAGE": "failure.message",
+    "SERVICE CALL": "serviceCallId",
 }
 _timing_options = options(
     click.option("--cron", multiple=True, metavar="EXPRESSION", help="Like '30 9 * * MON-FRI'. Can be repeated."),
@@ -82,6 +83,22 @@ _policy_options = options(
     ),
     click.option("--max-firings", type=click.IntRange(1), help="End the schedule after so many."),
     click.option("--pause-after", type=click.IntRange(1, 1000), help="Pause it after so many failures in a row."),
+)
+
+
+def _json_of(context: click.Context, parameter: click.Parameter, file: IO[str] | None) -> object:
+    if file is None:
+        return None
+    with file:
+        return Json().convert(file.read(), parameter, context)
+
+
+_call_option = click.option(
+    "--service-call",
+    type=click.File(),
+    callback=_json_of,
+    metavar="FILE",
+    help="Submit the service call that this JSON file describes, in place of a callback. -: standard input.",
 )
 _paused_option = click.option("--paused", is_flag=True, default=None, help="Fire nothing until it is resumed.")
 _CLEARABLE = (
@@ -126,8 +143,9 @@ def _body(given: dict[str, Any]) -> dict[str, Any]:
 
 @schedules.command(short_help="Create a schedule.")
 @click.argument("namespace")
-@click.argument("callback_url", metavar="URL")
+@click.argument("callback_url", metavar="[URL]", default=None, required=False)
 @click.option("--id", "new_id", metavar="ID", help="Id, unique in the namespace.  [default: a new one]")
+@_call_option
 @_timing_options
 @_policy_options
 @_paused_option
@@ -135,7 +153,7 @@ def _body(given: dict[str, Any]) -> dict[str, Any]:
 @json_option
 @on_server("createSchedule")
 def create(*, remote: Remote, namespace: str, new_id: str | None, as_json: bool, **given: Any) -> None:
-    """Create a schedule that calls URL. Prints its id.
+    """Create a schedule that calls URL, or submits a service call. Prints its id.
 
     Give --cron, --every or --rrule, or more of them. `duetime schedules preview` shows when it would occur.
     """
@@ -148,7 +166,8 @@ def create(*, remote: Remote, namespace: str, new_id: str | None, as_json: bool,
 
 @schedules.command(short_help="Create or replace a schedule.")
 @_schedule_arguments
-@click.argument("callback_url", metavar="URL")
+@click.argument("callback_url", metavar="[URL]", default=None, required=False)
+@_call_option
 @_timing_options
 @_policy_options
 @_paused_option
@@ -178,6 +197,7 @@ def put(
 @schedules.command(short_help="Change a schedule.")
 @_schedule_arguments
 @click.option("--callback-url", metavar="URL", help="New callback URL.")
+@_call_option
 @_timing_options
 @_policy_options
 @content_options

@@ -5,6 +5,10 @@ Losing a race is never an error: store operations report it in their return valu
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+ResultT = TypeVar("ResultT")
+
 
 class DuetimeError(Exception):
     """Root of all deliberate errors. ``code`` is stable and part of the public API."""
@@ -14,6 +18,12 @@ class DuetimeError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+
+def or_raise(result: ResultT | DuetimeError) -> ResultT:
+    if isinstance(result, DuetimeError):
+        raise result
+    return result
 
 
 class InvalidInput(DuetimeError):

@@ -29,6 +29,7 @@ class OccurrenceRecord:
     """A line of the history. Of missed ones it may be a span: ``count`` of them, to ``last_scheduled_at``.
 
     ``started_at``: of the last attempt; None: there was none. ``attempt_log`` as in ``Timer``.
+    ``call_id``: the service call that was submitted.
     """
 
     number: int
@@ -41,6 +42,7 @@ class OccurrenceRecord:
     attempts: int = 0
     failure: Failure | None = None
     attempt_log: str | None = None
+    call_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

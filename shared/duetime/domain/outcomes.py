@@ -57,6 +57,8 @@ class Outcome:
     """None: as it is on ``timer``."""
     request: ScheduleRequest | None = None
     """What the response asks of the schedule."""
+    call_id: str | None = None
+    """The service call that was submitted."""
     schedule: ScheduleOutcome | None = None
 
     @property

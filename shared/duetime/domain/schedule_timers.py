@@ -138,16 +138,18 @@ def after_attempt(
 ) -> Outcome:
     """Return what is recorded of a schedule in the place of ``outcome``, which is as any timer's would be.
 
-    An occurrence that ends makes the schedule move on. One that is retried or parked goes on as a timer of its own.
+    An occurrence that ends makes the schedule move on. One that is retried or parked goes on as a timer of its own,
+    one that has submitted a service call as that call.
     """
     timer = outcome.timer
     schedule = timer.schedule
     assert schedule is not None
     is_detached = outcome.next_attempt_at is not None
+    is_open = is_detached or outcome.call_id is not None
     line = line_of_attempt(outcome, now=now, started_at=started_at)
     if line.state is OccurrenceState.MISSED:
         return moved(timer, schedules.skipped(schedule, occurrences), line, made_of=outcome)
-    step = schedules.detached if is_detached else schedules.fired
+    step = schedules.detached if is_open else schedules.fired
     following = after_response(step(schedule, occurrences), outcome, now=now)
     detached = occurrence_timer(outcome) if is_detached else None
     return moved(timer, following, line, made_of=outcome, detached=detached)
@@ -222,6 +224,7 @@ def line_of_attempt(outcome: Outcome, *, now: datetime, started_at: datetime | N
         attempts=outcome.attempts,
         failure=outcome.failure,
         attempt_log=outcome.attempt_log,
+        call_id=outcome.call_id,
     )
 
 

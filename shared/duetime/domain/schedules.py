@@ -125,7 +125,8 @@ class Schedule:
 
     ``passed_at``: what is scheduled at this time or earlier has fired, or will not. ``number`` counts occurrences and
     spans of missed ones from 1, and is that of ``pending``. ``open_at`` is the scheduled time of the last occurrence
-    that goes on as a timer of its own (``detached``). With ``is_buffered`` ``pending`` waits for the end of that one.
+    that goes on as a timer of its own, or a service call (``detached``). With ``is_buffered`` ``pending`` waits for
+    the end of that one.
     ``kept_to``: what is scheduled up to then is late, and fires: so it was decided, once for all of it.
     While there is a ``pause`` nothing fires, and what comes due is missed. ``failures`` are counted as far as the
     policy's ``pause_after`` needs it.
@@ -259,7 +260,8 @@ def limited(schedule: Schedule) -> Schedule:
 
 
 def detached(schedule: Schedule, occurrences: Occurrences) -> Schedule:
-    """Return the schedule after its pending occurrence has become a timer of its own: retried, or in flight for long.
+    """Return the schedule after its pending occurrence has become a timer of its own, retried or in flight for long,
+    or a service call.
 
     It counts as fired.
     """

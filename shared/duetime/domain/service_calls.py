@@ -102,6 +102,15 @@ class CallContent:
     tags: tuple[str, ...] = ()
     starred: bool = False
 
+    @property
+    def retry_policy(self) -> RetryPolicy:
+        if self.retry_policy_json is None:
+            return ONE_ATTEMPT
+        try:
+            return read_retry_policy(self.retry_policy_json, default=ONE_ATTEMPT)
+        except ValueError:  # validated when accepted: only a damaged row gets here
+            return ONE_ATTEMPT
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission(CallContent):
@@ -179,15 +188,6 @@ class ServiceCall(CallContent):
         """Tell whether it waits for its due time or the next attempt, with no execution in flight."""
         return not self.status.is_finished and self.execution_id is None
 
-    @property
-    def retry_policy(self) -> RetryPolicy:
-        if self.retry_policy_json is None:
-            return ONE_ATTEMPT
-        try:
-            return read_retry_policy(self.retry_policy_json, default=ONE_ATTEMPT)
-        except ValueError:  # validated when accepted: only a damaged row gets here
-            return ONE_ATTEMPT
-
     def is_expired(self, now: datetime) -> bool:
         """Tell whether the store may have removed it already; such a call reads as absent."""
         return self.expires_at is not None and self.expires_at <= now
@@ -260,7 +260,7 @@ def call_digest(*, request: RequestSpec, due: str | None, **content: object) -> 
     ``due`` and the other fields of ``CallContent`` as they were asked for: None for what the caller left to us.
     """
     asked = [request.method, request.url, request.headers_json, request.body_json, due]
-    return _digest([*asked, *sorted(content.items())])
+    return digest([*asked, *sorted(content.items())])
 
 
 def rerun(
@@ -279,12 +279,12 @@ def rerun(
     content = {each.name: getattr(call, each.name) for each in fields(CallContent)}
     return Submission(
         **content | {"starred": False, "correlation_id": correlation_id or call.correlation_id},
-        digest=_digest(["rerun", call.call_id, due, asked_correlation_id]),
+        digest=digest(["rerun", call.call_id, due, asked_correlation_id]),
         due_at=due_at,
         idempotency_key=idempotency_key,
         rerun_of=call.call_id,
     )
 
 
-def _digest(parts: Sequence[object]) -> str:
+def digest(parts: Sequence[object]) -> str:
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()

@@ -24,6 +24,9 @@ DEFAULT_CALLBACK_TIMEOUT_SECONDS = 30
 MAX_CALLBACK_TIMEOUT_SECONDS = 900
 MAX_PAYLOAD_BYTES = 256 * 1024
 MAX_EXPIRE_AFTER_MS = 366 * 86_400_000
+SERVICE_CALLS: Final = "duetime:service-calls"
+"""The ``callback_url`` of a schedule that submits service calls. Its payload is their template
+(``domain.call_templates``)."""
 
 
 class TimerState(StrEnum):
@@ -79,7 +82,8 @@ class TimerContent:
     ``execute_at`` is the due time asked for. ``payload_json`` is None when no payload was given (sent as
     null). ``headers_json`` is an object of strings, ``retry_policy_json`` an object as in ``domain.retry``.
     ``expire_after_ms``: no attempt is begun later than that after the due time (None: however late it is).
-    ``timing_json`` makes the timer a schedule: an object as ``recurrence.stored`` writes it.
+    ``timing_json`` makes the timer a schedule: an object as ``recurrence.stored`` writes it. One with the
+    ``callback_url`` ``SERVICE_CALLS`` sends nothing: it submits what its payload describes.
     """
 
     execute_at: datetime
@@ -139,6 +143,11 @@ class Timer:
     @property
     def is_schedule(self) -> bool:
         return ids.is_schedule(self.timer_id)
+
+    @property
+    def submits_call(self) -> bool:
+        """Tell whether it is a schedule, or an occurrence of one, that submits service calls."""
+        return self.content.callback_url == SERVICE_CALLS
 
     @property
     def timer_uuid(self) -> UUID:

@@ -16,6 +16,7 @@ from duetime.delivery.port import Sender
 from duetime.domain.errors import StoreError
 from duetime.domain.timers import Timer
 from duetime.engine.context import EngineContext
+from duetime.engine.firing.call_submission import CallSubmission
 from duetime.engine.firing.execution_handler import ExecutionHandler
 from duetime.engine.firing.firing import Firing
 from duetime.engine.firing.ordering_policy import OrderingPolicy
@@ -56,11 +57,13 @@ class Poller:
         events: FailureEvents | None = None,
         handler: ExecutionHandler | None = None,
         ordering: OrderingPolicy | None = None,
+        submission: CallSubmission | None = None,
     ) -> None:
         """``random`` gives floats in [0, 1); ``make_offload(threads, name)`` makes what runs store calls.
 
         ``metadata``: JSON that claims store of this worker. ``events`` is told of timers that failed; ``handler``
-        takes over the timers of internal namespaces, and those of others pass ``ordering``.
+        takes over the timers of internal namespaces, and those of others pass ``ordering``; ``submission`` stores the
+        service calls of schedules.
         ``secret_box`` decrypts the secrets of namespaces; without one, timers of namespaces with a secret wait.
         """
         self._store = store
@@ -90,6 +93,7 @@ class Poller:
             events=events,
             handler=handler,
             ordering=ordering,
+            submission=submission,
         )
         self._leases = LeaseKeeper(
             context,

@@ -150,7 +150,7 @@ class LocalEgressSettings(EgressSettings):
 
 
 class CallTuning(StoreSettings):
-    """Settings of every entry point that changes service calls."""
+    """Settings of every entry point that stores or changes service calls."""
 
     call_retention_seconds: float = Field(
         30 * 86_400.0,
@@ -158,6 +158,12 @@ class CallTuning(StoreSettings):
         le=MAX_DURATION_SECONDS,
         allow_inf_nan=False,
         description="How long a finished service call without a star is kept. 0: for ever.",
+    )
+    default_num_shards: int = Field(
+        DEFAULT_NUM_SHARDS,
+        ge=1,
+        le=MAX_NUM_SHARDS,
+        description="Default number of shards of a namespace, and of a tenant's service calls.",
     )
 
     def call_rules(self) -> CallRules:
@@ -234,13 +240,6 @@ class KeyTuning(StoreSettings):
 
 class ApiTuning(KeySettings, EgressSettings, TimerTuning, CallTuning, RedactionTuning):
     """Settings of every entry point with the API."""
-
-    default_num_shards: int = Field(
-        DEFAULT_NUM_SHARDS,
-        ge=1,
-        le=MAX_NUM_SHARDS,
-        description="Default number of shards of a namespace, and of a tenant's service calls.",
-    )
 
 
 class EngineTuning(KeySettings, EgressSettings, TimerTuning, ExecutionTuning):

@@ -206,10 +206,19 @@ def poller_with(
 
     ``make_offload`` None: threads.
     """
+    from duetime.calls.occurrences import OccurrenceCalls
+    from duetime.calls.submission import CallNamespaces, Submitter
     from duetime.calls.webhook_delivery import WebhookOrdering
     from duetime.engine.poller import Poller
     from duetime.engine.waiting import ThreadOffload
 
+    calls = store.calls if calls is None else calls
+    submitter = Submitter(
+        calls,
+        CallNamespaces(store.catalogue, num_shards=settings.default_num_shards),
+        new_id=new_id,
+        on_stored=lambda timers: poller.notify(timers),
+    )
     ordering = WebhookOrdering(
         store, clock=clock, secret_box=secret_box, on_stored=lambda timers: poller.notify(timers)
     )
@@ -225,8 +234,9 @@ def poller_with(
         make_offload=make_offload or ThreadOffload,
         events=events,
         secret_box=secret_box,
-        handler=make_executor(store.calls if calls is None else calls, settings, new_id=new_id, random=random),
+        handler=make_executor(calls, settings, new_id=new_id, random=random),
         ordering=ordering,
+        submission=OccurrenceCalls(calls, submitter),
     )
     return poller
 

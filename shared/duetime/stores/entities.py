@@ -116,6 +116,7 @@ OCCURRENCE: Final = Entity(
         _whole("occurrence_attempts"),
         _maybe_long("occurrence_failure"),
         _maybe_long("occurrence_attempt_log"),
+        _maybe_text("occurrence_call_id", 63),
     ),
 )
 """The last ones of each schedule, in a ring of slots: whoever knows the number of the last one knows all keys, and

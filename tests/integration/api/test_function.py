@@ -83,7 +83,7 @@ def test_the_function_loads_nothing_that_a_request_does_not_need() -> None:
     }
     unwanted |= {
         "duetime.api.service_calls.endpoints",
-        "duetime.app.submission",
+        "duetime.calls.submission",
         "duetime.stores.core.calls",
     }
     unwanted |= {

@@ -56,6 +56,22 @@ def both(tenant: Tenant, path: str, **query: str) -> tuple[Any, Any]:
     return seen[0].json(), seen[1].json()
 
 
+def test_the_service_call_of_a_schedule(tenant: Tenant) -> None:
+    api = tenant.api(Role.WRITER)
+    request = {"method": "POST", "url": URL, "headers": HEADERS, "body": BODY}
+    body = {"id": "s9", "every": "1h", "serviceCall": {"name": "report", "request": request}}
+    path = "/v1/namespaces/acme-orders/schedules"
+    assert api.call("POST", path, body).status == 201
+
+    shown, whole = (each["serviceCall"]["request"] for each in both(tenant, f"{path}/s9"))
+
+    assert (shown["url"], shown["headers"], shown["body"]) == (SHOWN_URL, SHOWN_HEADERS, SHOWN_BODY)
+    assert (whole["url"], whole["headers"]["Authorization"], whole["body"]) == (URL, HIDDEN, BODY)
+    (listed, _) = both(tenant, path)
+    (body,) = [each["serviceCall"]["request"]["body"] for each in listed["items"] if each["id"] == "s9"]
+    assert body == SHOWN_BODY
+
+
 def test_a_timer(tenant: Tenant) -> None:
     api = tenant.api(Role.WRITER)
     given = {"delay": "1h", "callbackUrl": URL, "headers": HEADERS, "payload": BODY, "tags": ["it"]}

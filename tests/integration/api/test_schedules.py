@@ -86,6 +86,7 @@ def test_a_schedule_is_created_and_read(world: World) -> None:
         "overlap": "allow",
         "maxFirings": None,
         "pauseAfter": None,
+        "serviceCall": None,
         "callbackUrl": URL,
         "timeoutSeconds": 30,
         "expireAfter": None,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from duetime.app.submission import CallNamespaces, Submitter
+from duetime.calls.submission import CallNamespaces, Submitter
 from duetime.domain.errors import CallConflict, StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.service_calls import calls_namespace

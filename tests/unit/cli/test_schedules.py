@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from tests.support.commands import Cli
 
@@ -110,3 +111,18 @@ def test_a_schedule_is_backfilled(store: object, cli: Cli) -> None:
     assert cli("schedules", "cancel-backfill", "default", "s", "--dry-run")[0] == "7 would be cancelled, 0 skipped\n"
     assert cli("schedules", "cancel-backfill", "default", "s")[0] == "7 cancelled, 0 skipped\n"
     assert cli("schedules", "cancel-backfill", "default", "s")[0] == "0 cancelled, 0 skipped\n"
+
+
+def test_a_schedule_submits_the_service_call_of_a_file(store: object, cli: Cli, tmp_path: Path) -> None:
+    cli("namespaces", "create", "default")
+    file = tmp_path / "call.json"
+    file.write_text(f'{{"name": "close", "request": {{"method": "POST", "url": "{HOOK}", "body": {{"n": 1.10}}}}}}')
+
+    cli("schedules", "create", "default", "--id", "s1", "--every", "1h", "--service-call", str(file))
+
+    shown, _ = cli("schedules", "show", "default", "s1", "--json")
+    assert '"body":{"n": 1.10}' in shown
+    assert json.loads(shown)["serviceCall"]["name"] == "close"
+    file.write_text("{")
+    assert "--service-call" in cli.fails("schedules", "update", "default", "s1", "--service-call", str(file), code=2)
+    assert "callbackUrl" in cli.fails("schedules", "create", "default", "--every", "1h", code=1)

@@ -93,6 +93,7 @@ CALL: dict[str, Any] = {
     "tags": ["a"],
     "starred": True,
 }
+SUBMITTED = names.NewServiceCall(**CALL)
 
 Use = Callable[[Duetime, dict[str, str]], Any]
 """Uses an operation with every argument, given what a tenant has."""
@@ -111,18 +112,24 @@ USES: dict[str, Use] = {
     "createSchedule": lambda d, has: [
         d.schedules.create(has["namespace"], NewSchedule(**SCHEDULE), schedule_id="new"),
         d.schedules.create(has["namespace"], NewSchedule(every=HOUR, callback_url=CALLBACK_URL)),
+        d.schedules.create(has["namespace"], NewSchedule(every=HOUR, service_call=SUBMITTED), schedule_id="calls"),
     ],
     "putSchedule": lambda d, has: [
         d.schedules.put(has["namespace"], "new", NewSchedule(**SCHEDULE)),
         d.schedules.put(has["namespace"], "new", NewSchedule(**SCHEDULE | {"tags": ()}), if_revision=1),
         d.schedules.put(has["namespace"], "new", NewSchedule(**SCHEDULE), dry_run=True),
+        d.schedules.put(has["namespace"], "calls", NewSchedule(every=HOUR, service_call=SUBMITTED)),
     ],
-    "patchSchedule": lambda d, has: d.schedules.update(
-        has["namespace"],
-        has["schedule_id"],
-        names.ScheduleChange(**{name: value for name, value in SCHEDULE.items() if name != "paused"}),
-        if_revision=1,
-    ),
+    "patchSchedule": lambda d, has: [
+        d.schedules.update(
+            has["namespace"],
+            has["schedule_id"],
+            names.ScheduleChange(**{name: value for name, value in SCHEDULE.items() if name != "paused"}),
+            if_revision=1,
+        ),
+        d.schedules.create(has["namespace"], NewSchedule(every=HOUR, service_call=SUBMITTED), schedule_id="calls"),
+        d.schedules.update(has["namespace"], "calls", names.ScheduleChange(service_call=SUBMITTED)),
+    ],
     "getSchedule": lambda d, has: d.schedules.get(has["namespace"], has["schedule_id"]),
     "listSchedules": lambda d, has: list(
         d.schedules.list(has["namespace"], state="active", tag="a", due_from=AT, due_to=AT + HOUR, page_size=1)

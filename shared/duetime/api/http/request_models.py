@@ -109,8 +109,13 @@ def some_of(*names: str) -> dict[str, Any]:
     return {"not": {"properties": {name: {"type": "null"} for name in names}}}
 
 
+def all_of(*rules: dict[str, Any]) -> dict[str, Any]:
+    """All of what the functions above return."""
+    return {"not": {"anyOf": [rule["not"] for rule in rules]}}
+
+
 def one_of(first: str, second: str) -> dict[str, Any]:
-    return {"not": {"anyOf": [at_most_one_of(first, second)["not"], some_of(first, second)["not"]]}}
+    return all_of(at_most_one_of(first, second), some_of(first, second))
 
 
 EnumT = TypeVar("EnumT", bound=StrEnum)

@@ -13,6 +13,7 @@ from duetime.api.http.responses import json_reply
 from duetime.api.http.route import Route
 from duetime.api.http.router import item_path, read_id
 from duetime.api.namespaces.requests import PauseBody
+from duetime.api.schedules.parsing import read_target
 from duetime.api.schedules.requests import (
     SCHEDULE_SHAPE,
     OccurrenceQuery,
@@ -29,7 +30,7 @@ from duetime.api.schedules.responses import (
     past_occurrence_response,
     schedule_response,
 )
-from duetime.api.timers.parsing import check_callback, check_payload_size, given_content
+from duetime.api.timers.parsing import check_payload_size, given_content
 from duetime.app.readers import shown_timer
 from duetime.app.schedules import NewSchedule, ScheduleChange
 from duetime.app.timers import Stored
@@ -78,9 +79,9 @@ def patch_schedule(services: Services, request: Request, *, namespace: str, sche
     found = read_body(request, SCHEDULE_SHAPE)
     check_payload_size(found)
     patch = validate(SchedulePatch, found)
-    check_callback(patch, services.context)
+    target = read_target(patch, space, schedule_id, services.context)
     timing, policy, content = (patch.given_of(part) for part in (TimingSpec, SchedulePolicy, TimerContent))
-    change = ScheduleChange(timing, policy, content)
+    change = ScheduleChange(timing, policy, content | target)
     now, wanted = services.context.clock.now(), if_match(request)
     return _reply(services.schedules.update(space, schedule_id, change, now=now, wanted=wanted), space)
 
@@ -146,13 +147,15 @@ def _read_schedule(services: Services, request: Request, space: Namespace, sched
     body = validate(ScheduleBody, found)
     if schedule_id is not None and body.id not in (None, schedule_id):
         raise InvalidInput("id", "is not the one in the path")
-    check_callback(body, context)
+    if body.callback_url is None and body.service_call is None:
+        raise InvalidInput("callbackUrl", "is required, or serviceCall")
+    schedule_id = _checked_id(space, schedule_id or body.id or context.new_id())
     now = context.clock.now()
     return NewSchedule(
-        schedule_id=_checked_id(space, schedule_id or body.id or context.new_id()),
+        schedule_id=schedule_id,
         timing=body.timing(),
         policy=body.policy(),
-        content=given_content(body, execute_at=now),
+        content=given_content(body, execute_at=now, **read_target(body, space, schedule_id, context)),
         is_paused=body.paused,
     )
 

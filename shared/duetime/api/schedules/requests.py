@@ -15,13 +15,17 @@ from duetime.api.http.request_models import (
     PageQuery,
     RequestModel,
     Tag,
+    all_of,
     any_case,
+    at_most_one_of,
     duration_schema,
+    one_of,
     shape_of,
     some_of,
     text_schema,
 )
 from duetime.api.namespaces.requests import PauseBody
+from duetime.api.service_calls.requests import CALL_TEMPLATE_SHAPE, CallTemplateBody
 from duetime.api.timers.requests import TIMER_ID_SCHEMA, CallbackFields
 from duetime.app.schedule_lists import ScheduleFilter
 from duetime.domain.ids import MAX_SCHEDULE_ID_CHARACTERS
@@ -161,11 +165,26 @@ _EXAMPLE: Final = {
     "timeZone": "Europe/Berlin",
     "callbackUrl": "https://shop.example.com/hooks/report",
 }
+_EXAMPLE_CALL: Final = {
+    "name": "close orders",
+    "request": {"method": "POST", "url": "https://shop.example.com/orders/close", "body": {"olderThan": "1h"}},
+    "tags": ["orders"],
+}
+
+
+OF_CALLBACKS: Final = ("payload", "headers", "retryPolicy", "timeoutSeconds", "correlationId", "pauseAfter")
+"""What a schedule with ``serviceCall`` cannot have."""
 
 
 class ScheduleFields(TimingFields, CallbackFields):
-    """When it occurs, what is sent then, and what is done when that cannot be in time. Null is the default."""
+    """When it occurs, what is done then, and what is done when that cannot be in time. Null is the default."""
 
+    callback_url: CallbackUrl | None = Field(default=None, description="where each occurrence is sent")  # type: ignore[assignment]
+    service_call: CallTemplateBody | None = Field(
+        default=None,
+        description="what each occurrence submits in the place of a callback, for the tenant of the namespace;"
+        f" without {', '.join(OF_CALLBACKS)}",
+    )
     misfire: Annotated[ScheduleMisfire, Field(strict=False), any_case(ScheduleMisfire)] | None = Field(
         default=None,
         description="what is done with occurrences that were missed, by an outage or a pause: all, which is the"
@@ -193,8 +212,18 @@ class ScheduleBody(ScheduleFields):
     """A schedule to create."""
 
     model_config = ConfigDict(
-        json_schema_extra=some_of("cron", "every", "rrule")
-        | {"examples": [{"id": "daily-report", **_EXAMPLE}, {**_EXAMPLE, "overlap": "skip", "misfire": "latest"}]}
+        json_schema_extra=all_of(
+            some_of("cron", "every", "rrule"),
+            one_of("callbackUrl", "serviceCall"),
+            *(at_most_one_of("serviceCall", name) for name in OF_CALLBACKS),
+        )
+        | {
+            "examples": [
+                {"id": "daily-report", **_EXAMPLE},
+                {**_EXAMPLE, "overlap": "skip", "misfire": "latest"},
+                {"every": "1h", "serviceCall": _EXAMPLE_CALL},
+            ]
+        }
     )
 
     id: ScheduleId | None = Field(default=None, description="a UUIDv7 is made when it is omitted")
@@ -206,11 +235,16 @@ class ScheduleBody(ScheduleFields):
 
 
 class SchedulePatch(ScheduleFields):
-    """A JSON merge patch: what is omitted stays, null clears. ``callbackUrl`` cannot be cleared."""
+    """A JSON merge patch: what is omitted stays, null clears. Neither ``callbackUrl`` nor ``serviceCall`` can be
+    cleared. Only that of both can be given which the schedule has; ``serviceCall`` is replaced as a whole."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"cron": "0 10 * * *"}, {"maxFirings": None}]})
+    model_config = ConfigDict(
+        json_schema_extra=all_of(*(at_most_one_of("serviceCall", name) for name in ("callbackUrl", *OF_CALLBACKS)))
+        | {"examples": [{"cron": "0 10 * * *"}, {"maxFirings": None}]}
+    )
 
     callback_url: CallbackUrl = Field(default=None)  # type: ignore[assignment]  # omitted; null is refused
+    service_call: CallTemplateBody = Field(default=None, description="replaced as a whole")  # type: ignore[assignment]
 
     def given_of(self, kind: type) -> dict[str, Any]:
         """Return what is given of the fields of ``kind``, a dataclass; null is its default."""
@@ -293,7 +327,7 @@ class BackfillBody(PagedBody):
     )
 
 
-SCHEDULE_SHAPE: Final = shape_of(ScheduleBody)
+SCHEDULE_SHAPE: Final = shape_of(ScheduleBody, objects={"serviceCall": CALL_TEMPLATE_SHAPE})
 
 
 class SchedulePreviewBody(TimingFields):

@@ -19,9 +19,11 @@ from duetime.api.http.responses import (
     raw,
     retry_policy_response,
 )
+from duetime.api.service_calls.responses import CallRequestResponse, call_request_response
 from duetime.api.timers.responses import HEADERS_SCHEMA
 from duetime.app.schedule_lists import ChangedPage, readable_timing, state_of
 from duetime.domain.attempts import read_attempts
+from duetime.domain.call_templates import readable_template
 from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState
 from duetime.domain.retry import RetryPolicy, policy_in_force
 from duetime.domain.schedules import (
@@ -102,6 +104,30 @@ class SchedulePreviewResponse(ResponseModel):
     ]
 
 
+class ScheduledCallResponse(ResponseModel):
+    """What each occurrence submits."""
+
+    name: str
+    request: CallRequestResponse
+    tags: Annotated[tuple[str, ...], Meta(description="beside schedule:<namespace>/<id>, which all its calls have")]
+    starred: bool
+    timeout_seconds: int
+    retry_policy: Annotated[RetryPolicyResponse, Meta(description="the one in force")]
+    correlation_id: Annotated[str | None, Meta(description="null: each call has its own")]
+
+
+def _call_response(schedule: Timer) -> ScheduledCallResponse | None:
+    template = readable_template(schedule)
+    if template is None:
+        return None
+    return ScheduledCallResponse.of(
+        template,
+        request=call_request_response(template.request),
+        retry_policy=retry_policy_response(template.retry_policy),
+        correlation_id=template.correlation_id or None,
+    )
+
+
 class ScheduleResponse(ResponseModel):
     id: str
     namespace: str
@@ -143,14 +169,18 @@ class ScheduleResponse(ResponseModel):
     overlap: Overlap
     max_firings: int | None
     pause_after: int | None
-    callback_url: str
-    timeout_seconds: int
+    service_call: Annotated[
+        ScheduledCallResponse | None, Meta(description="what an occurrence submits in the place of a callback")
+    ]
+    callback_url: Annotated[str | None, Meta(description="null with serviceCall")]
+    timeout_seconds: Annotated[int | None, Meta(description="null with serviceCall")]
     expire_after: Annotated[str | None, Meta(description="a duration in whole units", examples=["1h30m"])]
     correlation_id: str | None
     tags: tuple[str, ...]
     headers: Annotated[Raw, Meta(extra_json_schema=HEADERS_SCHEMA)]
     retry_policy: Annotated[
-        RetryPolicyResponse, Meta(description="the one in force: its own, or else its namespace's")
+        RetryPolicyResponse | None,
+        Meta(description="the one in force: its own, or else its namespace's; null with serviceCall"),
     ]
     payload: Annotated[Raw, Meta(description="the exact text that was given")]
 
@@ -196,14 +226,19 @@ def schedule_response(timer: Timer, namespace_policy: RetryPolicy) -> ScheduleRe
         overlap=policy.overlap,
         max_firings=policy.max_firings,
         pause_after=policy.pause_after,
-        callback_url=content.callback_url,
-        timeout_seconds=content.callback_timeout_seconds,
+        service_call=_call_response(timer),
+        callback_url=None if timer.submits_call else content.callback_url,
+        timeout_seconds=None if timer.submits_call else content.callback_timeout_seconds,
         expire_after=None if content.expire_after_ms is None else format_duration(content.expire_after_ms),
         correlation_id=content.correlation_id,
         tags=content.tags,
         headers=raw(content.headers_json),
-        retry_policy=retry_policy_response(policy_in_force(content.retry_policy_json, namespace_policy)),
-        payload=raw(content.payload_json),
+        retry_policy=(
+            None
+            if timer.submits_call
+            else retry_policy_response(policy_in_force(content.retry_policy_json, namespace_policy))
+        ),
+        payload=raw(None if timer.submits_call else content.payload_json),
     )
 
 
@@ -247,6 +282,7 @@ class PastOccurrenceResponse(ResponseModel):
     attempts: Annotated[int, Meta(ge=0)]
     failure: FailureResponse | None
     message: Annotated[str | None, Meta(description="of its last attempt: what was wrong, or the receiver asked for")]
+    service_call_id: Annotated[str | None, Meta(description="the service call that was submitted")]
 
 
 def past_occurrence_response(line: OccurrenceRecord) -> PastOccurrenceResponse:
@@ -262,6 +298,7 @@ def past_occurrence_response(line: OccurrenceRecord) -> PastOccurrenceResponse:
         attempts=line.attempts,
         failure=failure_response(line.failure),
         message=(attempts[-1].message or None) if attempts else None,
+        service_call_id=line.call_id,
     )
 
 

@@ -27,7 +27,7 @@ from duetime.api.service_calls.requests import (
 )
 from duetime.app.revisions import Revision
 from duetime.app.service_calls import AskedCall
-from duetime.app.submission import Submitted
+from duetime.calls.submission import Submitted
 from duetime.domain.errors import DuetimeError
 from duetime.domain.principals import Role
 from duetime.domain.service_calls import Submission

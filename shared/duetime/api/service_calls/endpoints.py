@@ -16,7 +16,7 @@ from duetime.api.service_calls.parsing import CORRELATION_ID, read_patch, read_r
 from duetime.api.service_calls.requests import CALL_SHAPE, RerunBody, ServiceCallBody, ServiceCallPatch
 from duetime.api.service_calls.responses import ServiceCallResponse, call_response
 from duetime.app.readers import shown_call
-from duetime.app.submission import Submitted
+from duetime.calls.submission import Submitted
 from duetime.domain.principals import Role
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.port.calls import CallRef

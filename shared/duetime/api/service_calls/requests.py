@@ -77,7 +77,23 @@ class CallRequestPatch(RequestModel):
     body_json: RequestBody | None = None
 
 
-class ServiceCallBody(RequestModel):
+class CallTemplateBody(RequestModel):
+    """What is called, and how. Null is the default."""
+
+    name: Name = Field(description="for people, and to list by its beginning")
+    request: CallRequest
+    tags: Tags | None = None
+    starred: bool | None = None
+    timeout_seconds: TimeoutSeconds | None = Field(
+        default=None, description=f"of one execution; {DEFAULT_TIMEOUT_SECONDS} when it is omitted"
+    )
+    retry_policy_json: RetryPolicy | None = Field(
+        default=None, description="one attempt when it, or its maxAttempts, is omitted"
+    )
+    correlation_id: CorrelationId | None = None
+
+
+class ServiceCallBody(CallTemplateBody):
     """A service call to submit. At most one of ``dueAt`` and ``delay``; without either it is due now."""
 
     model_config = ConfigDict(
@@ -97,20 +113,10 @@ class ServiceCallBody(RequestModel):
         }
     )
 
-    name: Name = Field(description="for people, and to list by its beginning")
-    request: CallRequest
     due_at: Instant | None = Field(default=None, description="a past time is due at once")
     delay: Duration | None = Field(default=None, description="the due time, counted from now")
-    tags: Tags | None = None
-    starred: bool | None = None
     idempotency_key: IdempotencyKey | None = Field(
         default=None, description="may be given as the header Idempotency-Key instead"
-    )
-    timeout_seconds: TimeoutSeconds | None = Field(
-        default=None, description=f"of one execution; {DEFAULT_TIMEOUT_SECONDS} when it is omitted"
-    )
-    retry_policy_json: RetryPolicy | None = Field(
-        default=None, description="one attempt when it, or its maxAttempts, is omitted"
     )
     correlation_id: CorrelationId | None = Field(
         default=None, description="when it is omitted, the header X-Correlation-Id, or else a UUIDv7 that is made"
@@ -204,6 +210,7 @@ class EventQuery(RequestModel):
 
 
 _OBJECTS: Final = {"request": shape_of(CallRequest)}
+CALL_TEMPLATE_SHAPE: Final = shape_of(CallTemplateBody, objects=_OBJECTS)
 CALL_SHAPE: Final = shape_of(ServiceCallBody, objects=_OBJECTS)
 CALLS_SHAPE: Final = shape_of(ServiceCallBody, items="serviceCalls", objects=_OBJECTS)
 PLAIN_CALLS_SHAPE: Final = Shape(items="serviceCalls")

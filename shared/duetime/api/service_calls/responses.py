@@ -104,7 +104,7 @@ def call_response(call: ServiceCall, *, with_body: bool = True) -> ServiceCallRe
         outcome=None if call.outcome is None else _outcome(call.outcome),
         timer=CallTimerResponse.of(call, state="Scheduled" if call.reached_at is None else "Reached"),
         retry_policy=retry_policy_response(call.retry_policy),
-        request=_request(call.request, with_body=with_body),
+        request=call_request_response(call.request, with_body=with_body),
     )
 
 
@@ -112,7 +112,7 @@ def _outcome(outcome: CallOutcome) -> CallOutcomeResponse:
     return CallOutcomeResponse.of(outcome, status=outcome.http_status, message=outcome.message or None)
 
 
-def _request(request: RequestSpec, *, with_body: bool) -> CallRequestResponse:
+def call_request_response(request: RequestSpec, *, with_body: bool = True) -> CallRequestResponse:
     headers = None if request.headers_json is None else json.loads(request.headers_json)
     return CallRequestResponse.of(
         request,

@@ -93,10 +93,10 @@ def read_timer(
     return new_timer(namespace, timer_id, content, digest=digest, firing_id=context.new_id(), now=now)
 
 
-def given_content(body: CallbackFields, *, execute_at: datetime) -> TimerContent:
-    """Return the content of a timer that ``body`` describes."""
+def given_content(body: CallbackFields, *, execute_at: datetime, **others: Any) -> TimerContent:
+    """Return the content of a timer that ``body`` and ``others`` describe."""
     given = {name: value for name, value in vars(body).items() if value is not None and name in _NULL}
-    return TimerContent(**(given | {"execute_at": execute_at}))
+    return TimerContent(**(given | {"execute_at": execute_at} | others))
 
 
 def read_change(found: RawObject, context: ApiContext, *, now: datetime) -> TimerChange:
@@ -116,7 +116,7 @@ def read_change(found: RawObject, context: ApiContext, *, now: datetime) -> Time
 
 def check_callback(given: CallbackFields, context: ApiContext) -> None:
     """Refuse a callback that this deployment does not send, or whose response it cannot wait for."""
-    if "callback_url" in given.model_fields_set:
+    if given.callback_url is not None:
         check_egress("callbackUrl", given.callback_url, context.egress)
     if (given.callback_timeout_seconds or 0) > context.max_timeout_seconds:
         raise InvalidInput(

@@ -12,6 +12,7 @@ from duetime.domain.timers import Timer
 from duetime.engine.batching import timer_facts
 from duetime.engine.context import EngineContext
 from duetime.engine.delivery import Attempt, Delivery
+from duetime.engine.firing.call_submission import CallSubmission
 from duetime.engine.firing.execution_handler import ExecutionHandler
 from duetime.engine.firing.ordering_policy import OrderingPolicy
 from duetime.engine.firing.strategies import Strategies
@@ -49,6 +50,7 @@ class Firing:
         events: FailureEvents | None = None,
         handler: ExecutionHandler | None = None,
         ordering: OrderingPolicy | None = None,
+        submission: CallSubmission | None = None,
     ) -> None:
         """``on_room`` is called when waiting timers have become few enough to read more."""
         self._sender = sender
@@ -75,6 +77,7 @@ class Firing:
             schedules=schedules,
             handler=handler,
             ordering=ordering,
+            submission=submission,
         )
         self._next_look: asyncio.TimerHandle | None = None
         self._is_starting = True

@@ -52,8 +52,11 @@ _MARGIN: Final = timedelta(seconds=1)
 """From a retry of the earlier one to that look."""
 
 
-class RecurringDelivery(DecidedDelivery[Timer | None]):
-    """Of schedules, and of their occurrences that are timers. The decision is the earlier occurrence that goes on."""
+class RecurringDelivery(DecidedDelivery[Timer | Outcome]):
+    """Of schedules, and of their occurrences that are timers.
+
+    The decision is the timer as it is sent, or what is recorded in its place.
+    """
 
     def __init__(
         self,
@@ -116,7 +119,7 @@ class RecurringDelivery(DecidedDelivery[Timer | None]):
         except ScheduleUnreadable:
             outcome = unreadable(timer, now=now, settings=self._context.settings)
         else:
-            if _must_look(schedule) or not (schedule.is_buffered or is_late(schedule, now)):
+            if must_look(schedule) or not (schedule.is_buffered or is_late(schedule, now)):
                 return False
             due = turn(schedule, occurrences, now=now, is_open=False)
             if due.action is Action.FIRE and due.schedule == schedule:
@@ -128,30 +131,29 @@ class RecurringDelivery(DecidedDelivery[Timer | None]):
 
     def start(self, attempt: Attempt, now: datetime) -> Callback | None:
         timer = attempt.timer
-        if timer.is_schedule and timer.schedule is not None and _must_look(timer.schedule):
+        if timer.is_schedule and timer.schedule is not None and must_look(timer.schedule):
             self.decide_later(attempt)
             return None
         return super().start(attempt, now)
 
-    def _decide_all(self, timers: Sequence[Timer]) -> list[Timer | None]:
-        return self._schedules.ongoing(timers, now=self._context.clock.now())
+    def _decide_all(self, timers: Sequence[Timer]) -> list[Timer | Outcome]:
+        """Decide about schedules whose earlier occurrence may go on."""
+        now = self._context.clock.now()
+        pairs = zip(timers, self._ongoing(timers, now), strict=True)
+        return [_to_send(timer, ongoing, now=now) for timer, ongoing in pairs]
 
-    def _take(self, attempt: Attempt, decision: Timer | None) -> Callback | None:
-        now, timer = self._context.clock.now(), attempt.timer
-        schedule = timer.schedule
-        assert schedule is not None
-        assert schedule.open_at is not None
-        if decision is None:
-            schedule = closed(schedule, schedule.open_at)
-        occurrences = occurrences_of(timer)
-        due = turn(schedule, occurrences, now=now, is_open=decision is not None)
-        if due.action is Action.FIRE and due.schedule == schedule:
-            if self._may_start(attempt):
-                attempt.timer = replace(timer, schedule=due.schedule)
-                return super().start(attempt, now)
-            self._in_flight.settle(attempt)
+    def _ongoing(self, schedules: Sequence[Timer], now: datetime) -> list[Timer | None]:
+        """Return the earlier occurrence of each, if it goes on. In a thread."""
+        return self._schedules.ongoing(schedules, now=now)
+
+    def _take(self, attempt: Attempt, decision: Timer | Outcome) -> Callback | None:
+        if isinstance(decision, Outcome):
+            self._recorder.record(attempt, decision)
+        elif self._may_start(attempt):
+            attempt.timer = decision
+            return super().start(attempt, self._context.clock.now())
         else:
-            self._recorder.record(attempt, _step(timer, due, occurrences, now=now, ongoing=decision))
+            self._in_flight.settle(attempt)
         return None
 
     # -- after it was sent -----------------------------------------------------------------------------------
@@ -216,9 +218,23 @@ class RecurringDelivery(DecidedDelivery[Timer | None]):
         return after_attempt(outcome, occurrences, now=now, started_at=started_at)
 
 
-def _must_look(schedule: Schedule) -> bool:
+def must_look(schedule: Schedule) -> bool:
     """Tell whether an earlier occurrence, which may go on, decides what becomes of the pending one."""
     return schedule.open_at is not None and schedule.policy.overlap is not Overlap.ALLOW
+
+
+def _to_send(timer: Timer, ongoing: Timer | None, *, now: datetime) -> Timer | Outcome:
+    """Return the schedule as its pending occurrence is sent, or else what is recorded."""
+    schedule = timer.schedule
+    assert schedule is not None
+    assert schedule.open_at is not None
+    if ongoing is None:
+        schedule = closed(schedule, schedule.open_at)
+    occurrences = occurrences_of(timer)
+    due = turn(schedule, occurrences, now=now, is_open=ongoing is not None)
+    if due.action is Action.FIRE and due.schedule == schedule:
+        return replace(timer, schedule=due.schedule)
+    return _step(timer, due, occurrences, now=now, ongoing=ongoing)
 
 
 def _step(

@@ -9,10 +9,12 @@ from duetime.engine.context import EngineContext
 from duetime.engine.delivery import Delivery, Launcher
 from duetime.engine.firing.at_least_once import AtLeastOnceDelivery
 from duetime.engine.firing.at_most_once import AtMostOnceDelivery
+from duetime.engine.firing.call_submission import CallSubmission
 from duetime.engine.firing.execution_handler import ExecutionHandler
 from duetime.engine.firing.ordered import OrderedDelivery
 from duetime.engine.firing.ordering_policy import OrderingPolicy
 from duetime.engine.firing.recurring import RecurringDelivery
+from duetime.engine.firing.submitting import SubmittingDelivery
 from duetime.engine.in_flight import Deferrals, HeldPayloads, InFlight
 from duetime.engine.namespace_cache import NamespaceCache
 from duetime.engine.response.record import Recorder
@@ -35,14 +37,28 @@ class Strategies:
         schedules: ScheduleStore,
         handler: ExecutionHandler | None,
         ordering: OrderingPolicy | None,
+        submission: CallSubmission | None,
     ) -> None:
-        """``handler``, ``ordering`` None: no timer here is an execution, or a webhook delivery."""
+        """``handler``, ``ordering``, ``submission`` None: no timer here is an execution, a webhook delivery, or a
+        schedule that submits service calls."""
         self._at_least_once = AtLeastOnceDelivery(context, recorder, namespaces)
         self._recurring = RecurringDelivery(
             schedules, context, recorder, namespaces, in_flight=in_flight, deferrals=deferrals, launcher=launcher
         )
+        self._submitting: Delivery | None = None
         self._special: list[Delivery] = []
         """They take the timers of internal namespaces, each those of its own."""
+        if submission is not None:
+            self._submitting = SubmittingDelivery(
+                submission,
+                schedules,
+                context,
+                recorder,
+                namespaces,
+                in_flight=in_flight,
+                deferrals=deferrals,
+                launcher=launcher,
+            )
         if handler is not None:
             at_most_once = AtMostOnceDelivery(
                 handler,
@@ -67,10 +83,13 @@ class Strategies:
             self._special.append(ordered)
 
     def __iter__(self) -> Iterator[Delivery]:
-        return iter((self._at_least_once, self._recurring, *self._special))
+        submitting = () if self._submitting is None else (self._submitting,)
+        return iter((self._at_least_once, self._recurring, *submitting, *self._special))
 
     def strategy_for(self, timer: Timer) -> Delivery:
-        return self._recurring if timer.schedule is not None else self.strategy_of(timer.namespace)
+        if timer.schedule is None:
+            return self.strategy_of(timer.namespace)
+        return self._submitting if self._submitting is not None and timer.submits_call else self._recurring
 
     def strategy_of(self, namespace: str) -> Delivery:
         """Return that of a namespace's timers which are no schedules."""

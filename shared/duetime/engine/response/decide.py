@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -80,7 +81,25 @@ def outcome_of(
     return _failed(timer, failure, attempts=attempts, now=now, settings=settings, attempt_log=attempt_log)
 
 
-def _fired(timer: Timer, *, fired_at: datetime, now: datetime, settings: EngineSettings, attempt_log: str) -> Outcome:
+def submitted(timer: Timer, call_id: str, *, now: datetime, settings: EngineSettings) -> Outcome:
+    """The end of an occurrence that is the service call ``call_id`` from now on."""
+    return replace(_fired(timer, fired_at=now, now=now, settings=settings), call_id=call_id)
+
+
+def unsubmitted(timer: Timer, problem: str, *, now: datetime, settings: EngineSettings) -> Outcome:
+    """The end of an occurrence whose service call is refused for good."""
+    failure = Failure(FailureReason.UNRECORDED, f"its service call cannot be stored: {problem}", now)
+    return _failed(timer, failure, attempts=timer.attempts + 1, now=now, settings=settings)
+
+
+def _fired(
+    timer: Timer,
+    *,
+    fired_at: datetime,
+    now: datetime,
+    settings: EngineSettings,
+    attempt_log: str | None = None,
+) -> Outcome:
     return Outcome(
         timer=timer,
         state=TimerState.FIRED,

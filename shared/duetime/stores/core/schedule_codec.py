@@ -95,12 +95,13 @@ def encode_occurrence(record: OccurrenceRecord, *, recorded_at: Now | None = Non
         record.attempts,
         encode_failure(record.failure),
         record.attempt_log,
+        record.call_id,
     )
 
 
 def decode_occurrence(row: Row) -> OccurrenceRecord:
     """Return the line that a row holds. Raises ``UnreadableError``."""
-    number, state, scheduled_at, recorded_at, last_at, count, started_at, attempts, failure, log = row[4:]
+    number, state, scheduled_at, recorded_at, last_at, count, started_at, attempts, failure, log, call_id = row[4:]
     try:
         if DAMAGED in row:
             raise UnreadableError(OCCURRENCE.names[row.index(DAMAGED)])
@@ -115,6 +116,7 @@ def decode_occurrence(row: Row) -> OccurrenceRecord:
             attempts=attempts,
             failure=None if failure is None else decode_failure(failure),
             attempt_log=None if log is None else whole(log),
+            call_id=call_id,
         )
     except DECODING_ERRORS as error:
         raise UnreadableError(type(error).__name__) from error

@@ -176,6 +176,7 @@ def test_a_line_of_the_history_is_kept_as_it_is(store: Store, single: Namespace)
         attempts=3,
         failure=make_failure(),
         attempt_log='[{"ü":1.10}]',
+        call_id="0193e5a1-7c00-7abc-8def-0123456789ab",
     )
     outcome = moved(schedule, replace(schedule.schedule, number=2), line)
 

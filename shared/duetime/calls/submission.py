@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from duetime.app.in_parts import or_raise
 from duetime.domain.call_steps import Transition, submitted
 from duetime.domain.errors import (
     CallConflict,
@@ -16,6 +15,7 @@ from duetime.domain.errors import (
     NamespaceConflict,
     StoreRefused,
     StoreUnavailable,
+    or_raise,
 )
 from duetime.domain.ids import UUID7_RANDOM_BITS, uuid7_at
 from duetime.domain.namespaces import Namespace
