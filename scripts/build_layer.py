@@ -36,6 +36,7 @@ NEVER_LOADED = (
     "aws_lambda_powertools/event_handler",
     "duetime/cli",
     "duetime/local",
+    "duetime/runtime/deployed",
     "duetime/stores/backends/cassandra",
     "duetime/stores/backends/mongodb",
     "duetime/stores/backends/sql",

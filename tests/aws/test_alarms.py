@@ -32,7 +32,8 @@ AWS_METRICS = {
     ),
 }
 USD_OF_AN_ALARMED_METRIC = 0.10
-_ROW = re.compile(r"^\| `(\w+)` \|.*\| ([0-9.]+) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| `(\w+)` \| (.*) \| ([0-9.]+) \|$", re.MULTILINE)
+_LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 
 Metric = tuple[str, str, dict[str, str]]
 """Namespace, name, and the dimensions' values as the names of parameters and resources."""
@@ -100,10 +101,10 @@ def written() -> dict[str, set[str]]:
     return {"Poller": {each["Name"] for each in directive["Metrics"]}, "Outbox": outbox_metrics}
 
 
-def documented() -> dict[str, float]:
-    """Dollars a month by alarm, as docs/deploy-aws.md has them."""
+def documented() -> dict[str, tuple[str, float]]:
+    """The description and the dollars a month by alarm, as docs/deploy-aws.md has them; links are their texts."""
     text = (ROOT / "docs" / "deploy-aws.md").read_text().partition("\n## Alarms\n")[2].partition("\n## ")[0]
-    return {name: float(price) for name, price in _ROW.findall(text)}
+    return {name: (_LINK.sub(r"\1", said), float(price)) for name, said, price in _ROW.findall(text)}
 
 
 def test_own_metrics_that_are_watched_are_written(template: Template) -> None:
@@ -176,14 +177,17 @@ def test_every_alarm_tells_the_topic_if_there_is_one(template: Template) -> None
         assert alarm["AlarmActions"]["Fn::If"][0] == "HasAlarmTopic"
 
 
-def test_the_docs_say_of_every_alarm_what_to_do_and_what_it_costs(template: Template) -> None:
+def test_the_docs_say_of_every_alarm_what_it_says_itself_and_what_it_costs(template: Template) -> None:
+    """Its description is the line of the runbook: who gets the mail has it, and `duetime doctor` shows it."""
     prices = {
         name: round(len(metrics_of(alarm)) * USD_OF_AN_ALARMED_METRIC, 2)
         for name, alarm in alarms_of(template).items()
     }
     text = (ROOT / "docs" / "deploy-aws.md").read_text()
 
-    assert documented() == prices
+    assert documented() == {
+        name: (alarm["AlarmDescription"], prices[name]) for name, alarm in alarms_of(template).items()
+    }
     assert f"${sum(prices.values()):.2f} a month" in text
 
 

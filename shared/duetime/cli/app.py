@@ -12,6 +12,7 @@ import click
 from duetime import __version__
 from duetime.cli.calls import calls
 from duetime.cli.cost.command import cost
+from duetime.cli.doctor.command import doctor
 from duetime.cli.keys import keys
 from duetime.cli.moving.apply import apply
 from duetime.cli.namespaces import namespaces
@@ -41,9 +42,9 @@ _EVENTS = ("event_publishers", "event_bus", "event_retention_seconds")
 def app() -> None:
     """Duetime, a durable timer service: call this URL with this payload at this time.
 
-    All commands except serve, worker, init, export, import, listen and cost call the server at DUETIME_URL with the
-    API key in DUETIME_API_KEY; with --store they use a store directly. The help of an option names its environment
-    variable; the option overrides the variable.
+    All commands except serve, worker, init, export, import, listen, cost and doctor call the server at DUETIME_URL
+    with the API key in DUETIME_API_KEY; with --store they use a store directly. The help of an option names its
+    environment variable; the option overrides the variable.
 
     Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usage or configuration,
     130 interrupted. The help of a command names further ones.
@@ -160,7 +161,7 @@ def listen(*, port: int, host: str, status: int, body: str, delay_seconds: float
 
 for command in (
     *(calls, keys, namespaces, schedules, secrets, timers, webhook),
-    *(apply, cost, health, openapi, shards, whoami),
+    *(apply, cost, doctor, health, openapi, shards, whoami),
     *(export_store, import_store),
 ):
     app.add_command(command)
