@@ -28,11 +28,22 @@ HEAD = """\
 Made from the settings models by `python -m scripts.write_configuration`; a test compares it with them.
 
 Every setting is an environment variable and, for the `duetime` command, an option: `DUETIME_LEASE_SECONDS` is
-`--lease-seconds`. An option overrides the variable, the variable overrides the default. An empty variable counts as
-absent. A switch alone (`--auth`) means `true`. An invalid value ends the command with exit code 2 and one line that
-names the variable or option, never the value. A variable that begins with `DUETIME_` and that nothing reads causes a
-warning. Durations are numbers of seconds. On AWS most settings of the functions are [parameters of the
-template](deploy-aws.md#parameters): `LeaseSeconds` is `DUETIME_LEASE_SECONDS`.
+`--lease-seconds`. An option overrides the variable, the variable overrides the file `duetime.toml`, and that the
+default. An empty variable counts as absent. A switch alone (`--auth`) means `true`. An invalid value ends the command
+with exit code 2 and one line that names the variable or option, never the value. A variable that begins with
+`DUETIME_` and that nothing reads causes a warning. Durations are numbers of seconds. On AWS most settings of the
+functions are [parameters of the template](deploy-aws.md#parameters): `LeaseSeconds` is `DUETIME_LEASE_SECONDS`.
+
+`duetime.toml` in the working directory has settings under the names of their options, with `_`:
+
+```toml
+store = "postgresql://duetime@db.example/duetime"
+auth = true
+lease_seconds = 15
+```
+
+All commands that use a store read it, and no command that calls a server: its API key must not go where a file of
+somebody else's directory says. What is no setting is an error.
 
 Store URLs:
 

@@ -16,7 +16,7 @@ from duetime.cli.doctor.command import doctor
 from duetime.cli.keys import keys
 from duetime.cli.moving.apply import apply
 from duetime.cli.namespaces import namespaces
-from duetime.cli.options import LOGS, load, settings_options
+from duetime.cli.options import LOGS, HeadedCommand, load, settings_options
 from duetime.cli.schedules import schedules
 from duetime.cli.signing_secrets import secrets
 from duetime.cli.system import health, openapi, shards, whoami
@@ -51,7 +51,7 @@ def app() -> None:
     """
 
 
-@app.command()
+@app.command(cls=HeadedCommand)
 @settings_options(
     LocalSettings,
     "port",
@@ -87,7 +87,7 @@ def serve(**given: str | None) -> int:
     return run(settings)
 
 
-@app.command()
+@app.command(cls=HeadedCommand)
 @settings_options(
     WorkerSettings, "store", *_ENGINE, *_EVENTS, *_KEYS, "metrics_port", "metrics_host", "allowed_hosts", *LOGS
 )

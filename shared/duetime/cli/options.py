@@ -23,6 +23,37 @@ LOGS = ("log_level", "log_format")
 """Settings of every command."""
 
 
+_HEADINGS = {
+    "Who may call": ("auth", "open_to_network", "allowed_hosts"),
+    "Where callbacks may go": ("egress_",),
+    "Firing": ("lease_", "poll_", "max_", "initial_window", "breaker_", "drain_", "call_watchdog_"),
+    "What is kept": ("fired_retention_", "failed_retention_", "call_retention_", "call_log_", "attempt_excerpt_"),
+    "Events of service calls": ("event_",),
+    "Signing secrets": ("kms_key_id", "key_file"),
+    "Tests": ("clock", "start"),
+    "Logs": LOGS,
+}
+"""Beginnings of the names of settings under each heading; all others are plain options."""
+
+
+class HeadedCommand(click.Command):
+    """A command with so many settings that its help has them under headings."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        found: dict[str, list[tuple[str, str]]] = {"Options": [], **{heading: [] for heading in _HEADINGS}}
+        for parameter in self.get_params(ctx):
+            if record := parameter.get_help_record(ctx):
+                found[_heading(parameter.name or "")].append(record)
+        for heading, records in found.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
+
+def _heading(name: str) -> str:
+    return next((heading for heading, starts in _HEADINGS.items() if name.startswith(starts)), "Options")
+
+
 def settings_options(model: type[Settings], *names: str) -> Callable[[F], F]:
     """Make options of the fields ``names`` of ``model``, in this order. The model parses their values."""
 

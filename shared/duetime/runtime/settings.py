@@ -1,8 +1,9 @@
 """Defines the settings of every entry point, and reads them from the environment (nothing else does).
 
 A field ``lease_seconds`` is the variable ``DUETIME_LEASE_SECONDS`` and, where a command has it, the option
-``--lease-seconds``. An option wins over the environment, and the environment over the default. An empty variable
-counts as absent. ``docs/configuration.md`` is made from these models (``scripts/write_configuration.py``).
+``--lease-seconds``. An option wins over the environment, the environment over ``duetime.toml``, and that over the
+default. An empty variable counts as absent. ``docs/configuration.md`` is made from these models
+(``scripts/write_configuration.py``).
 
 pydantic-settings would replace one line of ``load_settings``: the messages, which name the option or the variable and
 never a value, stay our own, and importing it adds a third to this module's import time, which each cold start pays.
@@ -14,6 +15,7 @@ import os
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, Field, ValidationError
@@ -45,6 +47,8 @@ from duetime.runtime.tuning import (
 )
 
 ENV_PREFIX = "DUETIME_"
+FILE = "duetime.toml"
+"""Of the working directory: settings of servers and of commands that use a store, under the names of the fields."""
 MAX_SHARDS_PER_POLLER = 4096
 
 
@@ -238,23 +242,52 @@ def option(field: str) -> str:
 def load_settings(
     model: type[S], given: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None
 ) -> S:
-    """Load ``model`` from the options ``given`` (None: not given), else from the environment, else from defaults.
+    """Load ``model`` from the options ``given`` (None: not given), else from the environment, else from the file
+    ``duetime.toml`` of the working directory, else from defaults.
 
-    Raises ``InvalidSettings``, which names the option or variable at fault, never its value.
+    Raises ``InvalidSettings``, which names the option, variable or member of the file at fault, never its value.
     """
     options = {name: value for name, value in (given or {}).items() if value is not None}
     variables = os.environ if environ is None else environ
     values = {name: text for name in model.model_fields if (text := variables.get(variable(name)))}
+    filed = _file() if environ is None and _reads_file(model) else {}
+    filed = {name: value for name, value in filed.items() if name in model.model_fields}
     try:
-        return model.model_validate(values | options)
+        return model.model_validate(filed | values | options)
     except ValidationError as error:
-        reasons = [_reason(str(detail["loc"][0]), message_of(detail), options) for detail in error.errors()]
+        reasons = []
+        for detail in error.errors():
+            field = str(detail["loc"][0])
+            is_filed = field in filed and field not in values
+            name = option(field) if field in options else f"{FILE}: {field}" if is_filed else variable(field)
+            reasons.append(f"{name}: {message_of(detail)}")
         raise InvalidSettings("; ".join(reasons)) from None
 
 
-def _reason(field: str, message: str, options: Mapping[str, object]) -> str:
-    name = option(field) if field in options else variable(field)
-    return f"{name}: {message}"
+def _reads_file(model: type[Settings]) -> bool:
+    """Functions have no working directory. A command that calls a server may run in anyone's, whose file must not say
+    where the API key goes."""
+    return not issubclass(model, LambdaSettings | ClientSettings)
+
+
+def _file() -> dict[str, object]:
+    """Read ``duetime.toml``. Raises ``InvalidSettings`` for what is no TOML, and for members that are no settings."""
+    try:
+        text = Path(FILE).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise InvalidSettings(f"{FILE} cannot be read: {error}") from None
+    import tomllib  # no function reads a file
+
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidSettings(f"{FILE} is no TOML: {error}") from None
+    known = {field for model in ENTRY_POINTS if _reads_file(model) for field in model.model_fields}
+    if unknown := sorted(found.keys() - known):
+        raise InvalidSettings(f"{FILE}: {', '.join(unknown)}: no such setting")
+    return found
 
 
 def child_environment(settings: Settings) -> dict[str, str]:

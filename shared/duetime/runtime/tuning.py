@@ -173,8 +173,13 @@ class CallTuning(StoreSettings):
 class TimerTuning(StoreSettings):
     """Settings of every entry point that ends timers."""
 
-    fired_retention_seconds: Retention = Field(
-        _ENGINE.fired_retention_seconds, description="How long a fired or cancelled timer stays readable."
+    fired_retention_seconds: float = Field(
+        _ENGINE.fired_retention_seconds,
+        ge=0,
+        le=MAX_DURATION_SECONDS,
+        allow_inf_nan=False,
+        description="How long a fired or cancelled timer stays readable. 0: it is gone at once, and a create that is"
+        " repeated after it fired makes a new one.",
     )
 
 

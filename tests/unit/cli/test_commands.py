@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import re
 import socket
 import sys
 from pathlib import Path
@@ -74,6 +75,22 @@ def test_every_command_explains_every_option(words: tuple[str, ...], capsys: pyt
         has_no_default = parameter.to_info_dict()["default"] is None
         is_said = "default: " in parameter.help or bool(parameter.show_default)
         assert parameter.is_flag or parameter.multiple or is_said or has_no_default
+
+
+@pytest.mark.parametrize("command", ["serve", "worker"])
+def test_the_many_settings_of_a_server_stand_under_headings(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([command, "--help"]) == 0
+    sections = re.split(r"^(\w[\w ]*):$", capsys.readouterr().out, flags=re.MULTILINE)[1:]
+    options = {
+        heading: re.findall(r"^  (?:-h, )?--([a-z-]+)", text, flags=re.MULTILINE)
+        for heading, text in zip(sections[::2], sections[1::2], strict=True)
+    }
+
+    assert max(map(len, options.values())) <= 13
+    assert "egress-https-only" in options["Where callbacks may go"]
+    assert "fired-retention-seconds" in options["What is kept"]
+    assert "store" in options["Options"]
+    assert [heading for heading, names in options.items() if "lease-seconds" in names] == ["Firing"]
 
 
 def test_every_operation_of_the_api_has_a_command() -> None:

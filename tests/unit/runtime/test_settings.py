@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from ipaddress import ip_network
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from duetime.engine.settings import EngineSettings
 from duetime.runtime.logs import LogFormat, LogLevel
 from duetime.runtime.settings import (
     ENTRY_POINTS,
+    ClientSettings,
     LocalSettings,
     PollerSettings,
     TimersApiSettings,
@@ -84,6 +86,49 @@ def test_a_bad_variable_is_named_and_its_value_is_not_shown(variable: str, value
     assert caught.value.message.startswith(f"{variable}: ")
     assert value not in caught.value.message.split(": ", 1)[1].split()
     assert caught.value.__cause__ is None
+
+
+@pytest.fixture
+def duetime_toml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "duetime.toml"
+
+
+def test_a_file_wins_over_the_default_only(duetime_toml: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    duetime_toml.write_text('lease_seconds = 15\nport = 9000\nauth = true\nlog_level = "debug"\nworkers = 3\n')
+    monkeypatch.setenv("DUETIME_PORT", "9001")
+    settings = load_settings(LocalSettings, {"workers": "2"})
+
+    assert (settings.lease_seconds, settings.port, settings.workers) == (15.0, 9001, 2)
+    assert settings.auth is True
+    assert load_settings(WorkerSettings).log_level is LogLevel.DEBUG  # what is for others does no harm
+
+
+def test_neither_functions_nor_clients_read_a_file(duetime_toml: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who calls a server may be in anyone's directory: the API key must not go where a file there says."""
+    monkeypatch.setenv("DUETIME_STORE", "dynamodb://timers")
+    for text in ('store = "dynamodb://other"', 'url = "http://other.test"', "no TOML"):
+        duetime_toml.write_text(text)
+        assert load_settings(TimersApiSettings).store == "dynamodb://timers"
+        assert load_settings(ClientSettings).url == "http://127.0.0.1:8080"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lease_seconds = 'hunter2'", "duetime.toml: lease_seconds: "),
+        ("leese_seconds = 15", "duetime.toml: leese_seconds: no such setting"),
+        ("api_key = 'hunter2'", "duetime.toml: api_key: no such setting"),
+        ("store 'hunter2'", "duetime.toml is no TOML: "),
+        ("[serve]\nport = 1", "duetime.toml: serve: no such setting"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named_and_not_shown(duetime_toml: Path, text: str, message: str) -> None:
+    duetime_toml.write_text(text)
+    with pytest.raises(InvalidSettings) as caught:
+        load_settings(LocalSettings)
+    assert caught.value.message.startswith(message)
+    assert "hunter2" not in caught.value.message
 
 
 def test_a_bad_option_is_named_as_the_option_that_it_was() -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from duetime.testing import InMemoryDuetime, Received, hang, in_memory, refuse, respond
-from duetime_client import Conflict, RetryPolicy, TimerState
+from duetime_client import Conflict, NotFound, RetryPolicy, TimerState
 
 URL = "https://app.example.com/hook"
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -259,6 +259,19 @@ def test_clients_of_other_tenants_and_asynchronous_ones_see_the_same_service(due
 def test_time_begins_when_a_test_says(start: datetime) -> None:
     with in_memory(start, fired_retention_seconds=3600) as duetime:
         assert duetime.clock.now() == start
+
+
+def test_without_retention_a_timer_is_gone_when_it_has_fired_or_is_cancelled() -> None:
+    with in_memory(fired_retention_seconds=0) as duetime:
+        timers = duetime.client.timers()
+        for end in (lambda: duetime.clock.advance(hours=1), lambda: timers.cancel("t")):
+            timers.create(timer_id="t", callback_url=URL, delay=HOUR)
+            assert timers.get("t").revision == 1
+            end()
+            with pytest.raises(NotFound):
+                timers.get("t")
+            assert list(timers.list()) == []
+            assert len(duetime.receiver.requests) == 1
 
 
 def test_a_dead_letter_is_redriven_and_fires_as_the_same_message(duetime: InMemoryDuetime) -> None:
