@@ -195,10 +195,13 @@ mutate: $(VENV)/.dev-installed ## Put one mistake at a time into a copy of the s
 test-all: test-slow test-databases test-repeated test-console test-openapi test ## Run all tests
 
 .PHONY: validate
-validate: $(VENV)/.dev-installed .venv-sam/.installed ## The SAM template, as it is and as CloudFormation will see it
+validate: $(VENV)/.dev-installed .venv-sam/.installed .venv-checkov/.installed ## The SAM template, as it is and as CloudFormation will see it
 	AWS_DEFAULT_REGION=$${AWS_DEFAULT_REGION:-us-east-1} $(SAM) validate
 	AWS_DEFAULT_REGION=$${AWS_DEFAULT_REGION:-us-east-1} $(SAM) validate --lint
-	.venv-sam/bin/python scripts/translate_template.py | $(BIN)/cfn-lint
+	mkdir -p build
+	.venv-sam/bin/python scripts/translate_template.py > build/template.json
+	$(BIN)/cfn-lint build/template.json
+	.venv-checkov/bin/checkov --config-file .checkov.yaml --file build/template.json
 
 .PHONY: lint
 lint: $(VENV)/.dev-installed ## ruff, mypy, import-linter
@@ -236,7 +239,7 @@ lock: ## Resolve the requirements files again (needs uv)
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --no-emit-package duetime-client --custom-compile-command "make lock" pyproject.toml "$$@" -o requirements/$$name.txt || exit 1; \
 	done
-	for tool in sam ministack mongodb postgresql lambda-runtime console openapi schedule-peers; do \
+	for tool in sam checkov ministack mongodb postgresql lambda-runtime console openapi schedule-peers; do \
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command "make lock" requirements/$$tool.in -o requirements/$$tool.txt || exit 1; \
 	done

@@ -134,10 +134,23 @@ def first_key(deployment: Deployment) -> str:
     """An admin's API key of the tenant ``default``, made by the command as an operator makes it."""
     tables = f"{deployment.outputs['TableName']}?calls={deployment.outputs['CallsTableName']}"
     store = f"dynamodb://{tables}&region={REGION}&endpoint_url={deployment.endpoint_url}"
-    command = [sys.executable, "-m", "duetime.cli", "keys", "create", "--role", "admin", "--name", "first", "--store"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "shared"), "DUETIME_STORE": store}
-    made = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=300)
+    arguments = ["keys", "create", "--role", "admin", "--name", "first", "--store"]
+    made = run_command(arguments, DUETIME_STORE=store)
+    made.check_returncode()
     return made.stdout.strip()
+
+
+def examine(deployment: Deployment) -> Any:
+    """What `duetime doctor --aws` finds."""
+    arguments = ["doctor", "--aws", STACK_NAME, "--region", REGION, "--json"]
+    return json.loads(run_command(arguments, AWS_ENDPOINT_URL=deployment.endpoint_url, **_CREDENTIALS).stdout)
+
+
+def run_command(arguments: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run `duetime` with environment variables."""
+    command = [sys.executable, "-m", "duetime.cli", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "shared"), **variables}
+    return subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=300)
 
 
 def emulator_client(endpoint_url: str, service: str) -> Any:

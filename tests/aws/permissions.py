@@ -55,9 +55,10 @@ def permissions_of(role: dict[str, Any]) -> set[Permission]:
     """What a role of the template may do to the tables and their indexes. Streams are read by Lambda itself."""
     granted: set[Permission] = set()
     for policy in role["Policies"]:
-        for statement in map(if_they_sleep, policy["PolicyDocument"]["Statement"]):
+        for statement in map(if_wanted, policy["PolicyDocument"]["Statement"]):
             actions = [statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"]
-            resource = statement["Resource"]
+            if (resource := statement["Resource"]) == "*":
+                continue
             whole, _, index = str(resource.get("Fn::Sub", "")).partition("/index/")
             table, attribute = resource.get("Fn::GetAtt") or (whole.removeprefix("${").partition(".")[0], "Arn")
             if attribute != "StreamArn":
@@ -65,10 +66,11 @@ def permissions_of(role: dict[str, Any]) -> set[Permission]:
     return granted
 
 
-def if_they_sleep(statement: dict[str, Any]) -> dict[str, Any]:
-    """What ``statement`` is with ``Sleeps``; nothing else depends on a condition."""
+def if_wanted(statement: dict[str, Any]) -> dict[str, Any]:
+    """What ``statement`` is where pollers sleep and functions are traced; nothing else depends on a condition."""
     if "Fn::If" not in statement:
         return statement
     condition, given, otherwise = statement["Fn::If"]
-    assert (condition, given["Sid"], otherwise) == ("Sleeps", "WakePollers", {"Ref": "AWS::NoValue"})
+    assert (condition, given["Sid"]) in (("Sleeps", "WakePollers"), ("IsTraced", "Tracing"))
+    assert otherwise == {"Ref": "AWS::NoValue"}
     return dict(given)

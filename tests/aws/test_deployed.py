@@ -20,7 +20,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from duetime.domain.api_keys import SECRET_BYTES, key_text, new_secret
-from scripts.aws_local import Deployment, deploy, emulator_client, first_key
+from scripts.aws_local import Deployment, deploy, emulator_client, examine, first_key
 from tests.aws.application import PATIENCE_SECONDS, received
 from tests.support.callbacks import Arrival, CallbackReceiver
 from tests.support.ministack import running_ministack
@@ -264,3 +264,30 @@ def test_a_start_that_fails_becomes_a_dead_letter_at_once(deployment: Deployment
     sqs = emulator_client(deployment.endpoint_url, "sqs")
     (letter,) = received(sqs, deployment.outputs["DeadLetterQueueUrl"], bool)
     assert letter["requestPayload"] == {"unknown": True}
+
+
+def test_the_doctor_reads_the_stack_and_says_what_the_emulator_lacks(deployment: Deployment) -> None:
+    """It has neither metrics of logs, nor TTL and point-in-time recovery, nor a stack policy that was set."""
+    events = emulator_client(deployment.endpoint_url, "events")
+    (rule,) = (each["Name"] for each in events.list_rules()["Rules"] if "PollerEveryMinute" in each["Name"])
+
+    def found() -> set[str]:
+        findings = examine(deployment)["findings"]
+        assert all(finding["todo"] for finding in findings)
+        return {finding["what"] for finding in findings if finding["level"] == "wrong"}
+
+    before = found()
+    events.disable_rule(Name=rule)
+    try:
+        assert found() - before == {"the schedule of the poller is DISABLED"}
+    finally:
+        events.enable_rule(Name=rule)
+    tables = [deployment.outputs[name] for name in ("TableName", "CallsTableName")]
+    lacks = {f"the table {name} cannot be restored: point-in-time recovery was switched off" for name in tables}
+    lacks |= {f"the table {name} keeps what has expired: TTL was switched off" for name in tables}
+    lacks |= {
+        "an update may replace a table by an empty one",
+        "no poller has told of itself for 5 minutes: nothing fires",
+    }
+    assert lacks <= before
+    assert not any("was refused" in what or "failed (" in what for what in before)

@@ -8,9 +8,9 @@ import pytest
 
 from duetime.runtime.eventbridge import CALLS_SOURCE, SOURCE
 from tests.aws.application import Template
-from tests.aws.permissions import if_they_sleep
+from tests.aws.permissions import if_wanted
 
-SECRETS_KEY = {"Fn::GetAtt": ["SecretsKey", "Arn"]}
+SECRETS_KEY = {"Fn::If": ["MakesSecretsKey", {"Fn::GetAtt": ["SecretsKey", "Arn"]}, {"Ref": "SecretsKeyArn"}]}
 TABLE = {"Fn::GetAtt": ["Timers", "Arn"]}
 CALLS_TABLE = {"Fn::GetAtt": ["ServiceCalls", "Arn"]}
 CALLS_STREAM = {"Fn::GetAtt": ["ServiceCalls", "StreamArn"]}
@@ -18,6 +18,8 @@ POLLER = "arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function
 EVENT_BUS = "arn:${AWS::Partition}:events:${AWS::Region}:${AWS::AccountId}:event-bus/${EventBusName}"
 WAKES_POLLERS = ({"lambda:InvokeFunction"}, {"Fn::Sub": POLLER})
 """Where the pollers sleep."""
+TRACES = ({"xray:PutTelemetryRecords", "xray:PutTraceSegments"}, "*")
+"""Where functions are traced. X-Ray knows no resources."""
 LOG_ACTIONS = {"logs:CreateLogStream", "logs:PutLogEvents"}
 
 PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
@@ -39,6 +41,7 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
         ({"dynamodb:GetItem"}, CALLS_TABLE),
         ({"kms:Encrypt"}, SECRETS_KEY),
         WAKES_POLLERS,
+        TRACES,
         (LOG_ACTIONS, {"Fn::GetAtt": ["TimersApiLogs", "Arn"]}),
     ],
     "ServiceCallsApiRole": [
@@ -62,6 +65,7 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
             for key in ("status_key", "starred_key", "name_key", "correlation_key", "due_key")
         ),
         WAKES_POLLERS,
+        TRACES,
         (LOG_ACTIONS, {"Fn::GetAtt": ["ServiceCallsApiLogs", "Arn"]}),
     ],
     "PollerRole": [
@@ -82,6 +86,7 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
         ({"lambda:InvokeFunction"}, {"Fn::Sub": POLLER}),
         ({"events:PutEvents"}, {"Fn::Sub": EVENT_BUS}),
         ({"sqs:SendMessage"}, {"Fn::GetAtt": ["PollerDeadLetters", "Arn"]}),
+        TRACES,
         (LOG_ACTIONS, {"Fn::GetAtt": ["PollerLogs", "Arn"]}),
     ],
     "OutboxRole": [
@@ -121,6 +126,7 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
         ({"events:PutEvents"}, {"Fn::Sub": EVENT_BUS}),
         ({"sqs:SendMessage"}, {"Fn::GetAtt": ["OutboxDeadLetters", "Arn"]}),
         WAKES_POLLERS,
+        TRACES,
         (LOG_ACTIONS, {"Fn::GetAtt": ["OutboxLogs", "Arn"]}),
     ],
 }
@@ -130,7 +136,7 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
 def test_a_function_may_do_what_it_needs_and_no_more(template: Template, role: str) -> None:
     properties = template.of_type("AWS::IAM::Role")[role]
     (policy,) = properties["Policies"]
-    statements = [if_they_sleep(each) for each in policy["PolicyDocument"]["Statement"]]
+    statements = [if_wanted(each) for each in policy["PolicyDocument"]["Statement"]]
 
     assert "ManagedPolicyArns" not in properties
     boundary = {"Fn::If": ["HasPermissionsBoundary", {"Ref": "PermissionsBoundaryArn"}, {"Ref": "AWS::NoValue"}]}

@@ -42,12 +42,24 @@ from tests.aws.application import Template
 from tests.support.dynamodb import item_of
 
 TABLES: dict[str, Define] = {"Timers": table_definition, "ServiceCalls": calls_table_definition}
-SECRETS_KEY = {"Fn::GetAtt": ["SecretsKey", "Arn"]}
+SECRETS_KEY = {"Fn::If": ["MakesSecretsKey", {"Fn::GetAtt": ["SecretsKey", "Arn"]}, {"Ref": "SecretsKeyArn"}]}
+NO_VALUE = {"Ref": "AWS::NoValue"}
 CALLS_STREAM = {"Fn::GetAtt": ["ServiceCalls", "StreamArn"]}
 
 
 def _by_name(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: str(row.get("AttributeName") or row.get("IndexName")))
+
+
+def _on_demand(value: Any) -> Any:
+    """What ``value`` is in a stack whose tables are on demand."""
+    if isinstance(value, list):
+        return [_on_demand(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("Fn::If", [None])[0] == "IsProvisioned":
+        return value["Fn::If"][2]
+    return {name: given for name, each in value.items() if (given := _on_demand(each)) != NO_VALUE}
 
 
 def test_there_are_no_other_tables(template: Template) -> None:
@@ -56,7 +68,7 @@ def test_there_are_no_other_tables(template: Template) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_is_the_one_that_the_store_creates(template: Template, name: str) -> None:
-    table = template.of_type("AWS::DynamoDB::Table")[name]
+    table = _on_demand(template.of_type("AWS::DynamoDB::Table")[name])
     wanted = TABLES[name]("any")
 
     assert table["BillingMode"] == wanted["BillingMode"]
@@ -91,9 +103,45 @@ def test_what_a_table_may_use_can_be_limited(template: Template, name: str) -> N
         for kind in ("Read", "Write")
     }
 
-    assert table["OnDemandThroughput"] == {"Fn::If": ["HasMaxUnits", limits, {"Ref": "AWS::NoValue"}]}
+    condition = "HasOnDemandCeilings" if name == "Timers" else "HasMaxUnits"
+    assert table["OnDemandThroughput"] == {"Fn::If": [condition, limits, NO_VALUE]}
     for parameter_name in ("MaxReadUnits", "MaxWriteUnits", "WarmWriteUnits"):
         assert template.source["Parameters"][parameter_name]["Default"] == 0
+
+
+def test_a_provisioned_table_and_its_index_grow_with_their_use_up_to_the_ceilings(template: Template) -> None:
+    table = template.of_type("AWS::DynamoDB::Table")["Timers"]
+    (index,) = table["GlobalSecondaryIndexes"]
+    targets = template.of_type("AWS::ApplicationAutoScaling::ScalableTarget")
+    policies = template.of_type("AWS::ApplicationAutoScaling::ScalingPolicy").values()
+    resources = template.translated["Resources"]
+
+    assert table["BillingMode"] == {"Fn::If": ["IsProvisioned", "PROVISIONED", "PAY_PER_REQUEST"]}
+    for where, throughput in (("table", table), ("index", index)):
+        _, given, otherwise = throughput["ProvisionedThroughput"]["Fn::If"]
+        assert otherwise == NO_VALUE
+        path = "table/${Timers}" + (f"/index/{index['IndexName']}" if where == "index" else "")
+        for kind in ("Read", "Write"):
+            (name,) = (
+                name
+                for name, each in targets.items()
+                if each["ScalableDimension"] == f"dynamodb:{where}:{kind}CapacityUnits"
+            )
+            assert targets[name]["ResourceId"] == {"Fn::Sub": path}
+            assert targets[name]["MinCapacity"] == given[f"{kind}CapacityUnits"]
+            assert targets[name]["MaxCapacity"] == {"Ref": f"Max{kind}Units"}
+            (policy,) = (each for each in policies if each["ScalingTargetId"] == {"Ref": name})
+            metric = policy["TargetTrackingScalingPolicyConfiguration"]["PredefinedMetricSpecification"]
+            assert metric == {"PredefinedMetricType": f"DynamoDB{kind}CapacityUtilization"}
+            assert resources[name]["Condition"] == "IsProvisioned"
+    assert len(policies) == len(targets) == counts.AUTOSCALING_ALARMS / 4
+    assert template.source["Parameters"]["ProvisionedWriteUnits"]["Default"] == 0
+
+
+def test_functions_are_traced_when_it_is_wanted(template: Template) -> None:
+    for function in template.of_type("AWS::Lambda::Function").values():
+        assert function["TracingConfig"] == {"Mode": {"Ref": "Tracing"}}
+    assert template.source["Parameters"]["Tracing"]["Default"] == "PassThrough"
 
 
 def test_the_key_of_the_secrets_is_rotated_and_outlives_the_stack(template: Template) -> None:

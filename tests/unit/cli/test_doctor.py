@@ -32,7 +32,7 @@ RESOURCES = {
     **dict.fromkeys(("PollerEveryMinute", "OutboxEveryMinute"), "AWS::Events::Rule"),
     **dict.fromkeys(("PollerDeadLetters", "OutboxDeadLetters"), "AWS::SQS::Queue"),
     "OutboxCallsStream": "AWS::Lambda::EventSourceMapping",
-    "SecretsKey": "AWS::KMS::Key",
+    "SecretsKeyAlias": "AWS::KMS::Alias",
 }
 PARAMETERS = {
     "Stage": "prod",
@@ -262,10 +262,8 @@ def test_what_may_not_be_read_is_said_and_the_rest_is_examined(doctor: Doctor) -
 
 
 def test_a_store_that_does_not_answer_is_said(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def opened(url: str) -> Iterator[Store]:
+    def opened(url: str) -> Store:
         raise StoreUnavailable(f"no answer: {url.partition(':')[0]}")
-        yield
 
     monkeypatch.setattr(wiring, "opened_store", opened)
     code, out = doctor()

@@ -89,6 +89,8 @@ METRICS_OF_IDLE_POLLERS: Final = 1
 METRICS_OF_FIRING: Final = 5
 METRICS_OF_OUTBOX: Final = 1
 ALARMED_METRICS: Final = 21
+AUTOSCALING_ALARMS: Final = 16
+"""Four for reads and for writes, of the table and of its index. AWS makes them."""
 LOG_BYTES_PER_POLLER_SECOND: Final = 35
 """The metrics of an idle poller, which are a line of its log."""
 

@@ -149,6 +149,8 @@ def _watching(workload: Workload, pollers: int) -> Charges:
     of_pollers = counts.METRICS_OF_IDLE_POLLERS + active * counts.METRICS_OF_FIRING if pollers else 0.0
     yield Charge("metrics", "metrics", counts.METRICS_OF_OUTBOX + of_pollers)
     yield Charge("alarms", "alarms", counts.ALARMED_METRICS)
+    if workload.is_provisioned:
+        yield Charge("alarms of autoscaling", "alarms", counts.AUTOSCALING_ALARMS)
     if workload.has_dashboard:
         yield Charge("dashboard", "dashboards", 1)
     yield Charge("key of signing secrets", "kmsKeys", 1)

@@ -215,7 +215,7 @@ def check_tables(stack: Stack, now: datetime) -> Iterator[Finding]:  # noqa: ARG
         ttl = stack.ask("dynamodb", "describe_time_to_live", TableName=name)["TimeToLiveDescription"]
         if ttl["TimeToLiveStatus"] not in ("ENABLED", "ENABLING"):
             yield _wrong(f"the table {name} keeps what has expired: TTL was switched off", again)
-    key = stack.ask("kms", "describe_key", KeyId=stack.resource("SecretsKey"))["KeyMetadata"]
+    key = stack.ask("kms", "describe_key", KeyId=stack.resource("SecretsKeyAlias"))["KeyMetadata"]
     if key["KeyState"] != "Enabled":
         yield _wrong(
             f"the key of signing secrets is {key['KeyState']}: timers of signed namespaces wait",

@@ -54,4 +54,4 @@ def examined(stack: Stack, now: datetime) -> Iterator[Finding]:
         try:
             yield from check(stack, now)
         except Unreadable as error:
-            yield Finding(Level.WRONG, error.message, "Allow it to whoever runs this, or deploy again")
+            yield Finding(Level.WRONG, error.message, "Allow it to who runs this, or deploy again")
