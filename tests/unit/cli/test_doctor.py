@@ -97,8 +97,16 @@ def poller(**variables: str) -> Answer:
     return function(Environment={"Variables": POLLER | variables})
 
 
-def table(*, protected: bool = True, status: str = "ACTIVE") -> Answer:
-    return {"Table": {"TableStatus": status, "DeletionProtectionEnabled": protected}}
+def table(*, protected: bool = True, status: str = "ACTIVE", gigabytes: int = 1) -> Answer:
+    size, index = gigabytes * 2**30 - 2**20, {"IndexSizeBytes": 2**20}
+    return {
+        "Table": {
+            "TableStatus": status,
+            "DeletionProtectionEnabled": protected,
+            "TableSizeBytes": size,
+            "LocalSecondaryIndexes": [index],
+        }
+    }
 
 
 def recovery(status: str) -> Answer:
@@ -190,6 +198,12 @@ def test_a_stack_with_which_nothing_is_wrong(doctor: Doctor) -> None:
         ("dynamodb:DescribeTable", table(protected=False), "s-Timers can be deleted", "Deploy again"),
         ("dynamodb:DescribeTable", table(status="ARCHIVED"), "s-Timers is ARCHIVED", "restore"),
         ("dynamodb:DescribeContinuousBackups", recovery("DISABLED"), "s-ServiceCalls cannot be restored", "Deploy"),
+        (
+            "dynamodb:DescribeTable",
+            table(gigabytes=8),
+            "shards hold 8.0 GB on average",
+            "namespaces with more shards",
+        ),
         (
             "dynamodb:DescribeTimeToLive",
             {"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}},

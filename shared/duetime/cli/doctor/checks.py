@@ -22,6 +22,8 @@ SILENT_MINUTES: Final = 5
 """Pollers tell of themselves every minute; CloudWatch shows it with a delay."""
 OPEN_FILES: Final = 1024
 """That a function may have."""
+GB: Final = 1024**3
+FULL_SHARD_GB: Final = 8
 SMALL_QUOTA: Final = 100
 """Of concurrent executions; AWS lets nobody reserve the last 100."""
 _PARTS: Final = ("Poller", "Outbox")
@@ -153,17 +155,25 @@ def check_pollers(stack: Stack, now: datetime) -> Iterator[Finding]:
 
 
 def check_shards(stack: Stack, now: datetime) -> Iterator[Finding]:
-    """Whether each shard has a poller, here or elsewhere, by the leases in the table."""
+    """Whether each shard has a poller, here or elsewhere, by the leases in the table, and room for more timers."""
     with stack.open_store() as store:
         shard_ids = sorted(store.catalogue.shard_map().shard_ids())
         may_sleep = stack.parameters["Sleep"] == "auto" and stack.parameters["ScheduleState"] == "ENABLED"
-        if not shard_ids or (may_sleep and not is_awake(store.leases.sleep_epoch())):
-            return
-        unowned = [each.shard_id for each in store.leases.statuses(shard_ids, now=now) if each.is_free]
-    if unowned:
+        is_asleep = may_sleep and not is_awake(store.leases.sleep_epoch())
+        statuses = store.leases.statuses(shard_ids, now=now) if shard_ids and not is_asleep else []
+    if unowned := [each.shard_id for each in statuses if each.is_free]:
         yield _wrong(
             f"{len(unowned)} of {len(shard_ids)} shards have no poller, shard {unowned[0]} first",
             "Look again in a minute. Then search the poller's log for lease.retried and fan_out.failed",
+        )
+    table = stack.ask("dynamodb", "describe_table", TableName=stack.resource("Timers"))["Table"]
+    indexes = table.get("LocalSecondaryIndexes", ())
+    stored = table.get("TableSizeBytes", 0) + sum(index.get("IndexSizeBytes", 0) for index in indexes)
+    each_gb = stored / max(1, len(shard_ids)) / GB
+    if each_gb >= FULL_SHARD_GB:
+        yield _wrong(
+            f"shards hold {each_gb:.1f} GB on average, and DynamoDB refuses writes to one of 10",
+            "Shorten FiredRetentionSeconds and FailedRetentionSeconds, or use namespaces with more shards",
         )
 
 
