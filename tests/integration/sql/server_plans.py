@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
 from xml.etree import ElementTree
 
 import psycopg
@@ -39,7 +38,6 @@ class Plan:
         return [f"{self.sql}\n{wrong}"] if wrong else []
 
 
-_HANDFUL = 50
 _ANALYSES = {
     "postgresql": "ANALYZE {}",
     "mysql": "ANALYZE TABLE {}",
@@ -68,41 +66,31 @@ def plans(store: SqlStore, tables: Sequence[str], action: Callable[[], object]) 
 
 
 def _explain_postgresql(connection: sa.Connection, statement: Ran) -> list[Step]:
-    """Of a prepared statement: what the server plans without having seen the values."""
+    """Of a prepared statement: what the server plans without having seen the values.
+
+    The plan of a statement for given rows names all partitions, of which those of the rows are read: so it is run.
+    """
     places = count(1)
     text = re.sub("%s", lambda _: f"${next(places)}", statement.sql)
     values = [psycopg.sql.Literal(value).as_string() for value in statement.parameters]
     connection.exec_driver_sql(f"PREPARE planned AS {text}".replace("%", "%%"))
     executed = f"EXECUTE planned({', '.join(values)})" if values else "EXECUTE planned"
-    found = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {executed}".replace("%", "%%")).scalar_one()
-    connection.exec_driver_sql("DEALLOCATE planned")
+    options = "ANALYZE, FORMAT JSON" if "json_to_recordset" in text else "FORMAT JSON"
+    connection.exec_driver_sql("BEGIN")
+    found = connection.exec_driver_sql(f"EXPLAIN ({options}) {executed}".replace("%", "%%")).scalar_one()
+    connection.exec_driver_sql("ROLLBACK")  # psycopg then ends all that is prepared
     steps = []
     remaining = [found[0]["Plan"]]
     while remaining:
         node = remaining.pop()
+        if node.get("Actual Loops") == 0:
+            continue
         remaining += node.get("Plans", [])
         if node["Node Type"] == "ModifyTable":
             continue  # names the whole table; what is below it finds the rows
-        if _is_handful(connection, node):
-            remaining = [each for each in remaining if each not in node.get("Plans", [])]
-            continue
         is_sort = node["Node Type"] in ("Sort", "Incremental Sort")
         steps.append(Step(node["Node Type"] == "Seq Scan", is_sort, node.get("Relation Name")))
     return steps
-
-
-def _is_handful(connection: sa.Connection, node: dict[str, Any]) -> bool:
-    """To look through a partition that holds a few rows, and to sort them, costs less than to open its index."""
-    below = node.get("Plans", [])
-    if node["Node Type"] in ("Sort", "Incremental Sort") and len(below) == 1:
-        return _is_handful(connection, below[0])
-    if node["Node Type"] != "Seq Scan":
-        return False
-    table = node["Relation Name"]
-    rows = connection.exec_driver_sql(
-        "SELECT reltuples FROM pg_class WHERE oid = %s::regclass", (table,)
-    ).scalar_one()
-    return bool(rows <= _HANDFUL)
 
 
 def _explain_mysql(connection: sa.Connection, statement: Ran) -> list[Step]:

@@ -18,6 +18,7 @@ from duetime.stores.backends.sql.dialects.dialect import SqlDialect
 from duetime.stores.backends.sql.dialects.driver_connection import DriverConnections
 from duetime.stores.backends.sql.errors import translation
 from duetime.stores.backends.sql.gathered_rows import AsJson, AsRows, GatheredRows
+from duetime.stores.backends.sql.given_rows import PreparedForRows, taken_from_rows
 from duetime.stores.backends.sql.prepared import Prepared, PreparedList
 from duetime.stores.backends.sql.schema import check_schema, create_schema
 from duetime.stores.time_source import StoreTime, TimeSource
@@ -72,8 +73,20 @@ class Database:
         size: sa.ColumnElement[int] = getattr(sa.func, self._dialect.size_function)(column, type_=sa.BigInteger)
         return size
 
-    def insert_if_absent(self, table: sa.Table) -> sa.Insert:
-        return self._dialect.insert_if_absent(table)
+    def prepare_insert(self, table: sa.Table, values: Mapping[str, Any], places: Mapping[str, int]) -> Prepared:
+        """An insert of rows that are not there: ``values`` by column. ``places`` as for ``prepare_picking``."""
+        insert = self._dialect.insert_if_absent(table)
+        statement = insert.values(values)
+        if not self._dialect.takes_rows_as_json:
+            return self.prepare_picking(statement, places)
+        of_rows = insert.from_select(list(values), taken_from_rows(sa.select(*values.values()), places))
+        return PreparedForRows(statement, of_rows, self.engine.dialect, places)
+
+    def prepare_change(self, statement: sa.Update | sa.Delete, places: Mapping[str, int]) -> Prepared:
+        """An update or a delete. ``places`` as for ``prepare_picking``."""
+        if not self._dialect.takes_rows_as_json:
+            return self.prepare_picking(statement, places)
+        return PreparedForRows(statement, taken_from_rows(statement, places), self.engine.dialect, places)
 
     def read(self) -> AbstractContextManager[sa.Connection]:
         """A connection for reading. Each statement sees the latest committed state."""

@@ -66,12 +66,11 @@ class Plan:
         where = [] if self._is_insert else self._where(write, found_by, key_place, place)
         table = self._mapping.table
         if change is Change.INSERT:
-            statement: Any = database.insert_if_absent(table).values(values)
+            self.statement = database.prepare_insert(table, values, self._given)
         elif change is Change.DELETE:
-            statement = sa.delete(table).where(*where)
+            self.statement = database.prepare_change(sa.delete(table).where(*where), self._given)
         else:
-            statement = sa.update(table).where(*where).values(values)
-        self.statement = database.prepare_picking(statement, self._given)
+            self.statement = database.prepare_change(sa.update(table).where(*where).values(values), self._given)
 
     def values(self, write: Write) -> Sequence[Any]:
         """What the statement is given for a write."""
@@ -118,7 +117,7 @@ class Plan:
         place = self._places[place]
         if isinstance(value, Now):
             return now.epoch_ms(given_count(self._give(f"new_{name}", place, _plus_ms)))
-        return given(self._give(f"new_{name}", place, mapping.writes.get(name)))
+        return given(self._give(f"new_{name}", place, mapping.writes.get(name)), mapping.table.c[name].type)
 
     def _where(self, write: Write, found_by: Sequence[str], key_place: int, place: int) -> list[Any]:
         """``key_place`` and ``place``: where the values of the key begin, and those of the conditions."""
@@ -191,13 +190,14 @@ class Statements:
     def _remove_tags(self) -> Prepared:
         tag = service_call_tags.c
         is_of_call = (tag.tenant_id == given("tenant"), tag.service_call_id == given("call"))
-        return self._database.prepare(sa.delete(service_call_tags).where(*is_of_call), "tenant", "call")
+        return self._database.prepare_change(
+            sa.delete(service_call_tags).where(*is_of_call), {"tenant": 0, "call": 1}
+        )
 
     @cached_property
     def _add_tags(self) -> Prepared:
-        names = ("tenant_id", "service_call_id", "tag")
-        add = self._database.insert_if_absent(service_call_tags).values({name: given(name) for name in names})
-        return self._database.prepare(add, *names)
+        values = {each.name: given(each.name, each.type) for each in service_call_tags.c}
+        return self._database.prepare_insert(service_call_tags, values, {name: at for at, name in enumerate(values)})
 
 
 def _source(write: Write) -> tuple[tuple[str, ...], Sequence[Value]]:

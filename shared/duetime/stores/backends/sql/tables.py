@@ -101,9 +101,9 @@ def one_of(column: str, *values: str) -> str:
     return "(" + " OR ".join(f"{column} = '{value}'" for value in values) + ")"
 
 
-def given(name: str) -> sa.BindParameter[Any]:
-    """A value that comes with each execution."""
-    return sa.bindparam(name)
+def given(name: str, type_: sa.types.TypeEngine[Any] | None = None) -> sa.BindParameter[Any]:
+    """A value that comes with each execution. ``type_``: where nothing that it is compared with tells its type."""
+    return sa.bindparam(name, type_=type_)
 
 
 def given_count(name: str) -> sa.BindParameter[int]:

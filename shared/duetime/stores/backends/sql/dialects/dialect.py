@@ -36,6 +36,8 @@ class SqlDialect(Protocol):
     """What the driver raises, where it runs prepared statements without SQLAlchemy; none: it does not."""
     kept_connections: int
     """How many connections of such a driver are kept between units of work; fewer than there can be."""
+    takes_rows_as_json: bool
+    """Whether it runs a mutation of many rows as one statement that is given their JSON (``given_rows``)."""
     size_function: str
     """What tells the size of a long text, in bytes or characters, without sending it."""
 

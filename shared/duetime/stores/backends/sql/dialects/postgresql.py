@@ -37,6 +37,10 @@ _SESSION = {
     # Every statement goes by a declared path, whatever its values. A plan for each execution costs the server more
     # than the rows: it begins with all partitions.
     "plan_cache_mode": "force_generic_plan",
+    # For a handful of given rows, too, it would read whole partitions to hash or merge them.
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_seqscan": "off",
 }
 PREPARE_SESSION = (
     "SELECT "
@@ -80,6 +84,7 @@ class PostgresqlDialect(ServerDialect):
 
     name = "postgresql"
     driver_errors = (psycopg.Error,)
+    takes_rows_as_json = True
     kept_connections = MAX_CONNECTIONS // 2
     size_function = "octet_length"
 
