@@ -41,6 +41,7 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
         ({"dynamodb:GetItem"}, CALLS_TABLE),
         ({"kms:Encrypt"}, SECRETS_KEY),
         WAKES_POLLERS,
+        ({"events:PutEvents"}, {"Fn::Sub": EVENT_BUS}),
         TRACES,
         (LOG_ACTIONS, {"Fn::GetAtt": ["TimersApiLogs", "Arn"]}),
     ],

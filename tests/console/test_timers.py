@@ -34,6 +34,35 @@ def make_letters(console: Console, url: str, *timer_ids: str, **more: object) ->
     wait_for(lambda: set(timer_ids) <= failed_ids(console))
 
 
+def test_a_due_time_by_the_clocks_of_a_zone_says_what_it_means(console: Console) -> None:
+    console.make_namespace()
+    page = console.page
+    console.timers()
+    page.get_by_role("link", name="Create a timer").click()
+    page.get_by_label("Callback URL").fill("https://example.com/")
+    page.get_by_label("Id", exact=True).fill("local")
+    page.get_by_label("Due", exact=True).select_option("local")
+    page.get_by_label("Time zone").fill("Europe/Berlin")
+    for local, words in (
+        ("2040-03-25T02:30", "This time does not exist: clocks are set forward."),
+        ("2040-10-28T02:30", "This time happens twice: clocks are set back."),
+        ("2040-06-01T09:00", "Fri 2040-06-01 09:00:00 +02:00, in"),
+    ):
+        page.get_by_label("Local time").fill(local)
+        page.locator(".local-due .hint[role=status]", has_text=words).wait_for()
+    page.get_by_role("button", name="Create").click()
+    expect_state(page, "Scheduled")
+    page.get_by_text("2040-06-01 09:00:00 Europe/Berlin").wait_for()
+
+    page.get_by_role("button", name="Change due time").click()
+    assert page.get_by_label("Due", exact=True).input_value() == "local"
+    page.get_by_label("Local time").fill("2040-06-01T10:00")
+    page.get_by_role("button", name="Change", exact=True).click()
+    page.get_by_text("2040-06-01 10:00:00 Europe/Berlin").wait_for()
+    timer = console.api("GET", f"/v1/namespaces/{console.namespace}/timers/local")
+    assert timer["executeAt"] == "2040-06-01T08:00:00.000Z"
+
+
 def test_a_timer_is_created_and_fires_with_the_very_payload(console: Console, receiver: Receiver) -> None:
     console.make_namespace()
     url = receiver.on("/fires", reply(200, b'{"ok": true}'))

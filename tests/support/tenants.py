@@ -87,6 +87,7 @@ _WITH_CONTENT: dict[str, Sample] = {
     "pauseSchedules": Sample({"tag": "a"}),
     "resumeSchedules": Sample({"tag": "a"}),
     "recomputeSchedules": Sample({}),
+    "recomputeTimers": Sample({}),
     "backfillSchedule": Sample({"from": "2026-12-01T00:00:00Z"}),
     "cancelBackfill": Sample({}),
     "listOccurrences": Sample(query={"past": "1"}),

@@ -28,6 +28,7 @@ from duetime.transfer.reading import ExportReader
 from tests.support.clock import NOW
 
 HEADER = Header.model_construct(exported_at=NOW, source="sqlite", source_mark="0" * 16, program="duetime test")
+LOCAL = '{"local_time":"2026-12-20T16:30:00","time_zone":"Europe/Berlin"}'
 PAYLOAD = '{"price": 1.10, "text": "é \\u2028\u2028\\n"}'
 
 
@@ -40,6 +41,7 @@ def fill(store: Store, *, timers: int = 30) -> None:
     create(store, *make_timers(orders, timers, payload_json=PAYLOAD, execute_at=NOW + seconds(60)))
     for namespace, name in ((orders, "s1"), (own, "é s")):
         _fill_schedule(store, make_schedule(namespace, name))
+    create(store, make_timer(own, "local", timing_json=LOCAL))
     create(store, *make_timers(own, 7, tags=("a", "b"), correlation_id="corr", expire_after_ms=9000))
     for namespace in (orders, own):
         store.transfer.load_timers(in_every_state(namespace), now=NOW)

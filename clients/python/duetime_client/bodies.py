@@ -124,8 +124,8 @@ def new_id() -> str:
 
 
 def timer_body(timer: NewTimer, *, id: str | None) -> dict[str, Any]:  # noqa: A002
-    if (timer.execute_at is None) == (timer.delay is None):
-        raise InvalidArgument("give either execute_at or delay")
+    if [timer.execute_at, timer.delay, timer.local_time].count(None) != 2:
+        raise InvalidArgument("give one of execute_at, delay and local_time")
     return body(TIMER, **_given(timer) | {"id": id})
 
 

@@ -65,6 +65,14 @@ class Misfire(OpenEnum):
     EXPIRE = "expire"
 
 
+class Dst(OpenEnum):
+    """When a time of day occurs that does not exist, or happens twice, since clocks are changed."""
+
+    ONCE = "once"
+    SKIP = "skip"
+    BOTH = "both"
+
+
 class Role(OpenEnum):
     """From the least to the most: each may do all that the one before it may."""
 
@@ -87,6 +95,7 @@ class Failure:
 class Timer:
     """``execute_at`` is what was asked for, ``next_attempt_at`` when it fires next: None when it has finished.
 
+    ``local_time``, in ``time_zone``, is what ``execute_at`` was computed from; None: it was asked for itself.
     ``attempts`` counts those of the present firing.
     """
 
@@ -96,6 +105,8 @@ class Timer:
     revision: int
     attempts: int
     execute_at: datetime
+    local_time: str | None
+    time_zone: str | None
     next_attempt_at: datetime | None
     fired_at: datetime | None
     created_at: datetime
@@ -113,11 +124,16 @@ class Timer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTimer:
-    """A timer to create. One of ``execute_at`` and ``delay`` is needed; without ``id`` the client makes a UUIDv7."""
+    """A timer to create. One of ``execute_at``, ``delay`` and ``local_time`` is needed; without ``id`` the client
+    makes a UUIDv7. ``local_time`` is like "2027-03-28T09:00", by the clocks of ``time_zone``.
+    """
 
     callback_url: str
     execute_at: datetime | None = None
     delay: timedelta | None = None
+    local_time: str | None = None
+    time_zone: str | None = None
+    dst: Dst | str | None = None
     id: str | None = None
     payload: Any = field(default=None, repr=False)
     headers: Mapping[str, str] | None = field(default=None, repr=False)
@@ -135,6 +151,15 @@ class Deleted:
 
     id: str
     attempt_in_flight: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedTimers:
+    """``skipped`` were changed by others meanwhile. ``next_cursor``: of a page that is not the last."""
+
+    affected: int
+    skipped: int
+    next_cursor: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,14 +277,6 @@ class Redriven:
     redriven: int
     skipped: int
     examined: int
-
-
-class Dst(OpenEnum):
-    """When a time of day occurs that does not exist, or happens twice, since clocks are changed."""
-
-    ONCE = "once"
-    SKIP = "skip"
-    BOTH = "both"
 
 
 class ClockEffect(OpenEnum):

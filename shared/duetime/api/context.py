@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from duetime.api.http.cursors import Cursors
 from duetime.api.http.request import Request
 from duetime.app.backfill import Backfills
+from duetime.app.local_timers import LocalTimers
 from duetime.app.namespaces import kept, readable, stored_namespace, visible
 from duetime.app.schedule_lists import ScheduleLists
 from duetime.app.schedules import Schedules
@@ -19,6 +20,7 @@ from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 from duetime.delivery.encryption import SecretBox
 from duetime.domain.clock import Clock
 from duetime.domain.errors import NamespaceNotFound, StoreError
+from duetime.domain.events import Event
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, NAMESPACE_SECONDS, Namespace
 from duetime.domain.principals import Principal
 from duetime.domain.redaction import DEFAULT_RULES, RedactionRules
@@ -44,6 +46,9 @@ class ServedRequest:
 def _ignore(timers: Sequence[Timer]) -> None: ...
 
 
+def _publish_nothing(events: Sequence[Event]) -> None: ...
+
+
 def _unmeasured() -> float | None:
     return None
 
@@ -65,7 +70,8 @@ def _none() -> int:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiContext:
     """``on_stored`` is told of timers that were just stored or changed: a hint for a poller in this process.
-    ``on_served`` is told of every request, after it: for metrics.
+    ``on_served`` is told of every request, after it: for metrics. ``publish`` is given events of changes that the API
+    makes by itself (``engine.response.failure_events.FailureEvents``).
 
     ``clock`` is the store's time. ``keep_time``, called before each request, sees to it that it stays so;
     ``clock_offset_seconds`` tells how far this machine's clock is ahead of it (None: not known).
@@ -88,6 +94,7 @@ class ApiContext:
     shards_given_back: Callable[[], int] = _none
     on_stored: Callable[[Sequence[Timer]], None] = _ignore
     on_served: Callable[[ServedRequest], None] = _count_nothing
+    publish: Callable[[Sequence[Event]], None] = _publish_nothing
     log_context: Callable[[str], AbstractContextManager[None]] = _no_context
     default_num_shards: int = DEFAULT_NUM_SHARDS
     egress: EgressPolicy = PUBLIC_ONLY
@@ -151,6 +158,10 @@ class Services:
     cursors: Cursors
     timers: Timers
     schedules: Schedules
+
+    @property
+    def local_timers(self) -> LocalTimers:
+        return LocalTimers(self.timers, self.context.publish)
 
     @property
     def schedule_lists(self) -> ScheduleLists:

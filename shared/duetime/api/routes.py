@@ -15,7 +15,7 @@ from duetime.api.schedules import backfills, preview
 from duetime.api.schedules import endpoints as schedules
 from duetime.api.schedules import lists as schedule_lists
 from duetime.api.status import endpoints as status
-from duetime.api.timers import attempts, batches, lists, redrives
+from duetime.api.timers import attempts, batches, lists, recomputes, redrives
 from duetime.api.timers import endpoints as timers
 from duetime.api.webhooks import endpoints as webhooks
 
@@ -39,6 +39,7 @@ TIMER_ROUTES = (
     *timers.ROUTES,
     *lists.ROUTES,
     *redrives.ROUTES,
+    *recomputes.ROUTES,
     *attempts.ROUTES,
     *keys.ROUTES,
     *webhooks.ROUTES,

@@ -17,7 +17,7 @@ from duetime.recurrence.stored import occurrences_of, timing_of
 from duetime.stores.port.pages import Page
 from duetime.stores.port.timers import ChangeStatus
 
-_READS_PER_PAGE = 10
+READS_PER_PAGE = 10
 """Of the store, when nothing fits: so that a page takes a bounded time."""
 
 
@@ -59,7 +59,7 @@ class ScheduleLists:
     ) -> Page[Timer]:
         """Return a page of schedules that fit, by shard and id. It may be short, even empty, and not be the last."""
         found: list[Timer] = []
-        for _ in range(_READS_PER_PAGE):
+        for _ in range(READS_PER_PAGE):
             page = self.schedules.store.schedules.list(namespace, cursor=cursor, limit=limit, now=now)
             found, cursor = [timer for timer in page.items if wanted.fits(timer)], page.next_cursor
             if found or cursor is None:

@@ -345,7 +345,7 @@ def _judged(change: Callable[[Timer], Timer], wanted: Revisions | None) -> Calla
 
 def _digest(content: TimerContent, policy: SchedulePolicy, *, is_paused: bool) -> str:
     """Identify what was asked for: the times, and not when it is due by them."""
-    text = f"{content_digest(content, delay_seconds=0.0)} {policy} {is_paused}"
+    text = f"{content_digest(content)} {policy} {is_paused}"
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

@@ -69,6 +69,10 @@ class Remote:
         more = {} if body is None else {"body": given(body)}
         return checked(self.client.request(method, path, query=pairs(query or {}), headers=headers, **more), has)
 
+    def namespaces(self, name: str | None) -> list[str]:
+        """Return ``name``, or all namespaces."""
+        return [each["name"] for each in self.items("/v1/namespaces")] if name is None else [name]
+
     def items(self, path: str, query: Mapping[str, Any] | None = None, *, limit: int | None = None) -> Iterator[Any]:
         """Yield the items at ``path``, page by page, at most ``limit``."""
         return islice(self._items(path, query or {}), limit)

@@ -19,9 +19,9 @@ from duetime.cli.remote import (
     on_server,
     path,
 )
-from duetime.cli.tables import show_item, show_items
+from duetime.cli.tables import show_item, show_items, show_moved
 from duetime.cli.timers import TIMER_CLEARABLE, content_options
-from duetime.cli.values import Duration, Instant, Json, options
+from duetime.cli.values import Duration, Instant, Json, dry_run_option, options
 from duetime.domain.times import format_instant
 
 if TYPE_CHECKING:
@@ -111,7 +111,6 @@ _filter_options = options(
     click.option("--due-from", type=Instant(), help="Next due at this time or later."),
     click.option("--due-to", type=Instant(), help="Next due before this time."),
 )
-_dry_run_option = click.option("--dry-run", is_flag=True, help="Count them; change nothing.")
 _schedule_arguments = options(click.argument("namespace"), click.argument("schedule_id", metavar="ID"))
 
 
@@ -288,7 +287,7 @@ def resume(*, remote: Remote, namespace: str, schedule_id: str, if_revision: int
 @click.argument("namespace")
 @click.option("--reason", help="Why, for people (at most 255 characters).")
 @_filter_options
-@_dry_run_option
+@dry_run_option
 @on_server("pauseSchedules")
 def pause_many(*, remote: Remote, namespace: str, dry_run: bool, **given: Any) -> int:
     """Pause the active schedules of NAMESPACE that match all filters: without filters, all of them.
@@ -301,7 +300,7 @@ def pause_many(*, remote: Remote, namespace: str, dry_run: bool, **given: Any) -
 @schedules.command("resume-many", short_help="Resume schedules by filter.")
 @click.argument("namespace")
 @_filter_options
-@_dry_run_option
+@dry_run_option
 @on_server("resumeSchedules")
 def resume_many(*, remote: Remote, namespace: str, dry_run: bool, **given: Any) -> int:
     """Resume the paused schedules of NAMESPACE that match all filters, as `pause-many` pauses them."""
@@ -310,18 +309,16 @@ def resume_many(*, remote: Remote, namespace: str, dry_run: bool, **given: Any) 
 
 @schedules.command(short_help="Compute again when schedules occur next.")
 @click.argument("namespace", required=False)
-@_dry_run_option
+@dry_run_option
 @on_server("recomputeSchedules", "listNamespaces")
 def recompute(*, remote: Remote, namespace: str | None, dry_run: bool) -> int:
     """Compute again when the schedules of NAMESPACE, or of all, occur next: for a new release of tzdata.
 
     Those whose next time has not changed are left alone. After an interruption, run it again.
     """
-    names = [each["name"] for each in remote.items("/v1/namespaces")] if namespace is None else [namespace]
-    each_done = [remote.client.schedules.recompute(name, dry_run=dry_run) for name in names]
-    affected, skipped = (sum(getattr(done, name) for done in each_done) for name in ("affected", "skipped"))
-    click.echo(f"{affected} {'would be ' if dry_run else ''}moved, {skipped} skipped")
-    return int(skipped > 0)
+    schedules = remote.client.schedules
+    done = [schedules.recompute(name, dry_run=dry_run) for name in remote.namespaces(namespace)]
+    return show_moved(done, is_rehearsal=dry_run)
 
 
 def _show_changed(done: ChangedSchedules, word: str, is_rehearsal: bool) -> int:
@@ -344,7 +341,7 @@ def trigger(*, remote: Remote, namespace: str, schedule_id: str, as_json: bool) 
 @click.option("--from", "from_at", type=Instant(), required=True, help="The first occurrence is then or later.")
 @click.option("--to", "to_at", type=Instant(), help="The last occurrence is before this time.  [default: now]")
 @click.option("--rate-limit", type=click.FloatRange(0.01, 1000), help="How many become due per second.  [default: 1]")
-@_dry_run_option
+@dry_run_option
 @on_server("backfillSchedule")
 def backfill(*, remote: Remote, namespace: str, schedule_id: str, dry_run: bool, **given: Any) -> None:
     """Send the occurrences of a schedule from --from to --to once more, or late, beside what it does.
@@ -360,7 +357,7 @@ def backfill(*, remote: Remote, namespace: str, schedule_id: str, dry_run: bool,
 
 @schedules.command("cancel-backfill", short_help="Cancel what backfills are still to send.")
 @_schedule_arguments
-@_dry_run_option
+@dry_run_option
 @on_server("cancelBackfill")
 def cancel_backfill(*, remote: Remote, namespace: str, schedule_id: str, dry_run: bool) -> int:
     """Remove what the backfills of a schedule are still to send. Exit code 1: some were in flight."""

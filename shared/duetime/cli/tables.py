@@ -7,9 +7,12 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from duetime_client import ChangedSchedules, MovedTimers
 
 _MAX_CELL = 100
 _MIN_CELL = 8
@@ -67,6 +70,13 @@ def show_lines(lines: Mapping[str, object]) -> None:
     width = max(map(len, known), default=0)
     for name, value in known.items():
         click.echo(f"{name:<{width}}  {text_of(value)}")
+
+
+def show_moved(done: Sequence[ChangedSchedules | MovedTimers], *, is_rehearsal: bool) -> int:
+    """Print what was done to each namespace, in all. Returns the exit code."""
+    affected, skipped = sum(each.affected for each in done), sum(each.skipped for each in done)
+    click.echo(f"{affected} {'would be ' if is_rehearsal else ''}moved, {skipped} skipped")
+    return int(skipped > 0)
 
 
 def flat(item: Mapping[str, Any]) -> dict[str, object]:

@@ -19,10 +19,11 @@ from duetime.cli.remote import (
     on_server,
     path,
 )
-from duetime.cli.tables import show_item, show_items
+from duetime.cli.tables import show_item, show_items, show_moved
 from duetime.cli.values import (
     Duration,
     Json,
+    dry_run_option,
     headers_option,
     options,
     tags_option,
@@ -53,6 +54,15 @@ _timer_arguments = options(click.argument("namespace"), click.argument("timer_id
 _due_options = options(
     click.option("--execute-at", metavar="TIME", help="Due time in RFC 3339, with an offset."),
     click.option("--delay", metavar="DURATION", help='Due after this duration, like "90s" or "1h30m".'),
+    click.option(
+        "--local-time", metavar="TIME", help="Due at this time by the clocks of --tz, like 2027-03-28T09:00."
+    ),
+    click.option("--time-zone", "--tz", metavar="ZONE", help="Time zone of --local-time, like Europe/Berlin."),
+    click.option(
+        "--dst",
+        type=click.Choice(["once", "skip"], case_sensitive=False),
+        help="A --local-time that does not exist fires right after the gap, or is refused.  [default: once]",
+    ),
 )
 content_options = options(
     click.option("--payload", type=Json(), metavar="JSON", help="Payload, sent exactly as given."),
@@ -87,8 +97,8 @@ def timers() -> None:
 def create(*, remote: Remote, namespace: str, timer_id: str | None, as_json: bool, **given: Any) -> None:
     """Create a timer that calls URL. Prints its id.
 
-    Give --delay or --execute-at. Other users of this machine can see the arguments of a command; `duetime timers
-    create-batch` reads standard input instead.
+    Give --delay, --execute-at or --local-time. Other users of this machine can see the arguments of a command;
+    `duetime timers create-batch` reads standard input instead.
     """
     from duetime_client.bodies import new_id
 
@@ -213,6 +223,20 @@ _action(
 def attempts(*, remote: Remote, namespace: str, timer_id: str, as_json: bool) -> None:
     """List the last attempts of a timer, oldest first."""
     show_items(remote.items(item_path(namespace, "timers", timer_id, "/attempts")), ATTEMPT_COLUMNS, as_json=as_json)
+
+
+@timers.command(short_help="Compute again when timers with a local time are due.")
+@click.argument("namespace", required=False)
+@dry_run_option
+@on_server("recomputeTimers", "listNamespaces")
+def recompute(*, remote: Remote, namespace: str | None, dry_run: bool) -> int:
+    """Compute again when the timers of NAMESPACE, or of all, that have a local time are due: for a new release of
+    tzdata.
+
+    Those that are due as before are left alone. After an interruption, run it again.
+    """
+    done = [remote.client.timers(name).recompute(dry_run=dry_run) for name in remote.namespaces(namespace)]
+    return show_moved(done, is_rehearsal=dry_run)
 
 
 @timers.command("create-batch", short_help="Create many timers from lines of JSON.")

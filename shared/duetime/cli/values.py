@@ -99,6 +99,7 @@ headers_option = click.option(
     metavar="'NAME: VALUE'",
     help="A header of the request. Can be repeated.",
 )
+dry_run_option = click.option("--dry-run", is_flag=True, help="Count them; change nothing.")
 tags_option = click.option("--tag", "tags", multiple=True, help="A tag. Can be repeated.")
 
 

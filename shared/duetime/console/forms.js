@@ -143,10 +143,13 @@ export function rawJson(form, name) {
   return value;
 }
 
-/** The fields of a due time: now, in a while, or at a time. `atName` is the API's name for the time. */
-export function dueFields(atName, { now = true, value } = {}) {
-  const choices = [now && ["now", "Now"], ["in", "In"], ["at", "At"]].filter(Boolean);
-  const first = value ? "at" : choices[0][0];
+/**
+ * The fields of a due time: now, in a while, or at a time. `atName` is the API's name for the time. `local` are those of a
+ * local time in a zone (`local-due.js`), where there is such a choice; `isLocal`: it is made.
+ */
+export function dueFields(atName, { now = true, value, local, isLocal = false } = {}) {
+  const choices = [now && ["now", "Now"], ["in", "In"], ["at", "At"], local && ["local", "By the clocks of a zone"]].filter(Boolean);
+  const first = isLocal ? "local" : value ? "at" : choices[0][0];
   const which = field("dueKind", "Due", { type: "select", options: choices, value: first });
   const delay = field("delay", "Delay", { hint: "30s, 5m, 1h30m, PT5M or seconds", placeholder: "5m" });
   const at = field(atName, "Time", { type: "datetime-local", value: toInput(value), hint: `local time (${zone()})` });
@@ -154,10 +157,16 @@ export function dueFields(atName, { now = true, value } = {}) {
   const show = () => {
     delay.hidden = select.value !== "in";
     at.hidden = select.value !== "at";
+    if (local) local.hidden = select.value !== "local";
   };
   select.addEventListener("change", show);
   show();
-  return h("div", { class: "fields due" }, which, delay, at);
+  return h("div", { class: "fields due" }, which, delay, at, local);
+}
+
+/** The names of time zones, for a field with the list `zones`. */
+export function zones() {
+  return h("datalist", { id: "zones" }, Intl.supportedValuesOf("timeZone").map((name) => h("option", { value: name })));
 }
 
 /** The members of a body that say when it is due; `nowIs` those for "now". */
@@ -168,6 +177,12 @@ export function due(form, atName, { nowIs = {} } = {}) {
     const delay = text(form, "delay");
     if (!delay) throw invalid({ field: "delay", message: "is missing" });
     return { delay: /^\d+(\.\d+)?$/.test(delay) ? Number(delay) : delay };
+  }
+  if (kind === "local") {
+    const given = { localTime: text(form, "localTime"), timeZone: text(form, "timeZone") };
+    const missing = Object.keys(given).find((name) => !given[name]);
+    if (missing) throw invalid({ field: missing, message: "is missing" });
+    return given;
   }
   const at = fromInput(form.elements[atName].value);
   if (!at) throw invalid({ field: atName, message: "is missing" });

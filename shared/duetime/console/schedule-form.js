@@ -75,7 +75,7 @@ function scheduleForm(page, { given, ...more }) {
         field("callbackUrl", "Callback URL", { type: "url", wide: true, placeholder: "https://", hint: "gets a POST at each occurrence", value: given?.data.callbackUrl }),
         !given && field("id", "Id", { wide: true, hint: "unique in the namespace; generated when empty", maxlength: 230 }),
         listedFields(TIMING, given),
-        zones(),
+        forms.zones(),
       ),
       fold("More about its times", listedFields(MORE_TIMING, given), given && MORE_TIMING.some(({ name, options }) => !options && isGiven(given.data[name]))),
       times,
@@ -92,10 +92,6 @@ function scheduleForm(page, { given, ...more }) {
 
 function fold(title, content, isOpen) {
   return h("details", { class: "fold", open: isOpen }, h("summary", null, title), h("div", { class: "fields" }, content));
-}
-
-function zones() {
-  return h("datalist", { id: "zones" }, Intl.supportedValuesOf("timeZone").map((name) => h("option", { value: name })));
 }
 
 /** By the names of the API; `payload` is JSON text. */

@@ -5,6 +5,7 @@ import { h } from "./dom.js";
 import { callbackFacts, callbackSections, failureFact } from "./field-lists.js";
 import { due, dueFields, showErrors } from "./forms.js";
 import { region } from "./lists.js";
+import { localFields } from "./local-due.js";
 import { headerTable, textBox } from "./messages.js";
 import * as session from "./session.js";
 import { between, milliseconds, nearly, now, when } from "./times.js";
@@ -75,6 +76,7 @@ export function failureWords(failure) {
 function timerFacts(timer) {
   return facts([
     ["Due", when(timer.executeAt, { milliseconds: true })],
+    ["By local time", timer.localTime && `${timer.localTime.replace("T", " ")} ${timer.timeZone}`],
     ["Fired", timer.firedAt && when(timer.firedAt, { milliseconds: true })],
     ["Next attempt", timer.nextAttemptAt && timer.nextAttemptAt !== timer.executeAt && when(timer.nextAttemptAt, { milliseconds: true })],
     ["Attempts", timer.attempts],
@@ -139,16 +141,16 @@ function buttons(page, path, timer, load) {
   return [
     timer.state === "Failed" && button("Redrive", act("redrive", "The timer is scheduled again, due now."), { kind: "primary", key: "redrive", glyph: "refresh" }),
     isWaiting && button("Fire now", act("fire", "The timer is due now."), { kind: "primary", key: "fire" }),
-    isWaiting && button("Change due time", () => changeDue(path, timer, load), { key: "due" }),
+    isWaiting && button("Change due time", () => changeDue(page, path, timer, load), { key: "due" }),
     isWaiting && button("Cancel", () => cancel(path, timer, load), { kind: "danger", key: "cancel" }),
     !isWaiting && button("Remove", () => remove(page, path, timer, isOver), { kind: "danger", key: "remove" }),
   ];
 }
 
-function changeDue(path, timer, load) {
+function changeDue(page, path, timer, load) {
   dialog({
     title: "Change the due time",
-    content: dueFields("executeAt", { now: false, value: timer.executeAt }),
+    content: dueFields("executeAt", { now: false, value: timer.executeAt, local: localFields(page, timer), isLocal: timer.localTime !== null }),
     label: "Change",
     onProblem: showErrors,
     act: async (form) => {

@@ -5,6 +5,7 @@ import { h } from "./dom.js";
 import { CALLBACK, listedFields, readListed } from "./field-lists.js";
 import * as forms from "./forms.js";
 import { withRaw } from "./json.js";
+import { localFields } from "./local-due.js";
 import { place, toast } from "./ui.js";
 
 const { field } = forms;
@@ -23,7 +24,7 @@ export function timerForm(page, { namespace }) {
         field("callbackUrl", "Callback URL", { type: "url", wide: true, placeholder: "https://", hint: "gets a POST when the timer fires" }),
         field("id", "Id", { wide: true, hint: "unique in the namespace; generated when empty", maxlength: 255 }),
       ),
-      forms.dueFields("executeAt"),
+      forms.dueFields("executeAt", { local: localFields(page) }),
       h("div", { class: "fields" }, listedFields(CALLBACK)),
       forms.policyFields("The policy of the namespace applies when all fields are empty. Intervals: 30s, 5m, 1h30m."),
     ],

@@ -11,6 +11,7 @@ from enum import StrEnum
 from uuid import UUID, uuid5
 
 from duetime.domain import ids
+from duetime.domain.errors import DuetimeError
 from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState
 from duetime.domain.outcomes import Outcome
 from duetime.domain.schedules import Schedule
@@ -18,6 +19,7 @@ from duetime.domain.timers import FailureReason, Timer
 from duetime.domain.times import format_instant
 
 TIMER_FAILED = "timer.failed"
+TIMER_MOVED = "timer.moved"
 
 _EVENTS = UUID("818ca3fe-3413-548b-9c5c-bd54dfbf663c")
 """The namespace of event ids (RFC 9562, version 5). Never to be changed: it is what makes a repeat recognisable."""
@@ -45,6 +47,16 @@ class Event(ABC):
     def to_json(self) -> str:
         """``document`` as text. ASCII: a lone surrogate in a tag has no other form that every consumer reads."""
         return json.dumps(self.document(), separators=(",", ":"))
+
+
+class EventsUndelivered(DuetimeError):
+    """Not all events were taken: ``events`` were not, or it is not known."""
+
+    code = "events_undelivered"
+
+    def __init__(self, message: str, events: Sequence[Event]) -> None:
+        super().__init__(message)
+        self.events = tuple(events)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +114,46 @@ class TimerFailed(Event):
             "status": self.status,
             "correlationId": self.correlation_id,
             "tags": list(self.tags),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerMoved(Event):
+    """A timer that is due at a local time has been moved to ``execute_at``, since the rules of its time zone have
+    changed. ``timer`` is as it was before."""
+
+    event_id: UUID
+    timer: Timer
+    execute_at: datetime
+    at: datetime
+    local_time: str
+    time_zone: str
+    tzdata_version: str
+
+    @property
+    def name(self) -> str:
+        return TIMER_MOVED
+
+    @property
+    def occurred_at(self) -> datetime:
+        return self.at
+
+    def document(self) -> dict[str, object]:
+        timer = self.timer
+        return {
+            "id": str(self.event_id),
+            "type": TIMER_MOVED,
+            "namespace": timer.namespace,
+            "timerId": timer.timer_id,
+            "timerUuid": str(timer.timer_uuid),
+            "occurredAt": format_instant(self.at),
+            "executeAt": format_instant(self.execute_at),
+            "previousExecuteAt": format_instant(timer.content.execute_at),
+            "localTime": self.local_time,
+            "timeZone": self.time_zone,
+            "tzdataVersion": self.tzdata_version,
+            "correlationId": timer.content.correlation_id,
+            "tags": list(timer.content.tags),
         }
 
 
@@ -190,6 +242,22 @@ def schedule_events(
         )
         for kind, reason, missed in found
     ]
+
+
+def moved_event(
+    timer: Timer, execute_at: datetime, *, local_time: str, time_zone: str, tzdata_version: str, at: datetime
+) -> TimerMoved:
+    """Return the event of a change of ``timer``, the same however often it is made."""
+    change = f"{format_instant(timer.created_at)}:{timer.revision}:{format_instant(execute_at)}"
+    return TimerMoved(
+        event_id=uuid5(_EVENTS, f"{TIMER_MOVED}:{timer.timer_uuid}:{change}"),
+        timer=timer,
+        execute_at=execute_at,
+        at=at,
+        local_time=local_time,
+        time_zone=time_zone,
+        tzdata_version=tzdata_version,
+    )
 
 
 def failed_event(outcome: Outcome) -> TimerFailed:

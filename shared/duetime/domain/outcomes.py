@@ -169,7 +169,7 @@ def _is_same_attempt(fired: Timer, stored: Timer) -> bool:
 def _moves_by(timer: Timer) -> tuple[object, ...]:
     """Return what decides where a schedule goes on, but for earlier occurrences, which may have ended meanwhile."""
     schedule = timer.schedule
-    return timer.content.timing_json, None if schedule is None else replace(schedule, open_at=None, failures=None)
+    return () if schedule is None else (timer.content.timing_json, replace(schedule, open_at=None, failures=None))
 
 
 def _written_by(timer: Timer) -> tuple[object, ...]:

@@ -82,7 +82,8 @@ class TimerContent:
     ``execute_at`` is the due time asked for. ``payload_json`` is None when no payload was given (sent as
     null). ``headers_json`` is an object of strings, ``retry_policy_json`` an object as in ``domain.retry``.
     ``expire_after_ms``: no attempt is begun later than that after the due time (None: however late it is).
-    ``timing_json`` makes the timer a schedule: an object as ``recurrence.stored`` writes it. One with the
+    ``timing_json`` is what ``execute_at`` was computed from: the local time of a timer (``recurrence.local_due``), or
+    the times of a schedule (``recurrence.stored``). None: an instant was asked for. A schedule with the
     ``callback_url`` ``SERVICE_CALLS`` sends nothing: it submits what its payload describes.
     """
 
@@ -191,6 +192,7 @@ class TimerChange:
     correlation_id: str | Unset | None = UNSET
     tags: tuple[str, ...] | Unset = UNSET
     expire_after_ms: int | Unset | None = UNSET
+    timing_json: str | Unset | None = UNSET
 
     def given(self) -> dict[str, object]:
         """The fields that are set."""
@@ -211,9 +213,12 @@ class Rearm(Enum):
 def content_digest(content: TimerContent, *, delay_seconds: float | None = None) -> str:
     """Identifies a request's content, so that a repeated create can be told from a conflicting one.
 
-    With ``delay_seconds`` the delay counts and not the time it led to: the same request sent again is the same.
+    With ``delay_seconds`` the delay counts and not the time it led to: the same request sent again is the same. So do
+    the times that ``execute_at`` was computed from: the rules of time zones may have changed.
     """
-    due = format_instant(content.execute_at) if delay_seconds is None else delay_seconds
+    due: str | float | None = format_instant(content.execute_at) if delay_seconds is None else delay_seconds
+    if content.timing_json is not None:
+        due = None
     parts = [
         due,
         content.callback_url,

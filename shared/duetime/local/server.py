@@ -62,7 +62,10 @@ def serve(settings: LocalSettings) -> int:
         secret_box = wiring.make_secret_box(settings)
         notifier = Notifier()
         calls = NotifyingCallStore(store.calls, notifier)
-        poller = stack.enter_context(wiring.opened_poller(store, settings, clock, secret_box=secret_box, calls=calls))
+        hook = wiring.chosen_hook(settings)
+        poller = stack.enter_context(
+            wiring.opened_poller(store, settings, clock, secret_box=secret_box, hook=hook, calls=calls)
+        )
         relay = stack.enter_context(opened_relay(store, settings, clock, notifier=notifier, on_stored=poller.notify))
         stop_seconds = settings.drain_seconds + STOP_MARGIN_SECONDS
         workers = [
@@ -81,6 +84,7 @@ def serve(settings: LocalSettings) -> int:
             authenticate=authenticator,
             on_stored=poller.notify,
             on_served=counts.count,
+            publish=None if hook is None else hook.publish,
             shards_given_back=lambda: poller.shards_given_back,
         )
         handler = api_wiring.whole_api(context, calls, settings)
@@ -131,7 +135,10 @@ def work(settings: WorkerSettings, *, stop_on_eof: bool, write_snapshots: bool) 
         secret_box = wiring.make_secret_box(settings)
         notifier = Notifier()
         calls = NotifyingCallStore(store.calls, notifier)
-        poller = stack.enter_context(wiring.opened_poller(store, settings, clock, secret_box=secret_box, calls=calls))
+        hook = wiring.chosen_hook(settings)
+        poller = stack.enter_context(
+            wiring.opened_poller(store, settings, clock, secret_box=secret_box, hook=hook, calls=calls)
+        )
         relay = stack.enter_context(opened_relay(store, settings, clock, notifier=notifier, on_stored=poller.notify))
         snapshot = _counted(poller, relay)
         services: list[Service] = [poller_service(poller), *_relay_services(relay)]

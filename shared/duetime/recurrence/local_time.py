@@ -108,14 +108,10 @@ class ZonedCalendar:
             found = self._calendar.first_from(start)
             if found is None:
                 break
-            change = change_at(self._zone, found)
-            if change is None:
-                return found.replace(tzinfo=self._zone).astimezone(UTC)
-            if not change.is_gap:
-                return change.first_instant(found)
-            if self._is_in_gap:
-                return change.at
-            start = change.end
+            at = first_instant_of(found, self._zone, is_in_gap=self._is_in_gap)
+            if isinstance(at, datetime):
+                return at
+            start = at.end
         return None
 
     def _previous_before(self, end: datetime, instant: datetime) -> datetime | None:
@@ -132,6 +128,17 @@ class ZonedCalendar:
                 return change.at
             end = change.start
         return None
+
+
+def first_instant_of(local: datetime, zone: ZoneInfo, *, is_in_gap: bool) -> datetime | ClockChange:
+    """Return when a local time is: first, when it happens twice; when it does not exist, right after the gap. Without
+    ``is_in_gap`` it is not then: return the gap."""
+    change = change_at(zone, local)
+    if change is None:
+        return local.replace(tzinfo=zone).astimezone(UTC)
+    if not change.is_gap:
+        return change.first_instant(local)
+    return change.at if is_in_gap else change
 
 
 def change_at(zone: ZoneInfo, local: datetime) -> ClockChange | None:

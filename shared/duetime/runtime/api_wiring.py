@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from duetime.domain.clock import Clock
+from duetime.domain.events import Event
 from duetime.domain.timers import Timer
 from duetime.runtime.ids import new_id
 from duetime.runtime.logs import log_context
@@ -45,6 +46,7 @@ def api_context(
     keeps_time: bool = False,
     on_stored: Callable[[Sequence[Timer]], None] | None = None,
     on_served: Callable[[ServedRequest], None] | None = None,
+    publish: Callable[[Sequence[Event]], None] | None = None,
     shards_given_back: Callable[[], int] | None = None,
 ) -> ApiContext:
     """``authenticate`` None: open mode, in which nobody is asked who they are. ``keeps_time``: no poller of this
@@ -54,6 +56,7 @@ def api_context(
     hooks: dict[str, Any] = {
         "on_stored": on_stored,
         "on_served": on_served,
+        "publish": publish,
         "shards_given_back": shards_given_back,
         "keep_time": clock.keep if keeps_time else None,
     }
@@ -112,10 +115,12 @@ def key_authenticator(store: Store, settings: LocalSettings, clock: Clock) -> Ke
 def timers_api_function() -> Handler:
     """The timers API, with all that is no tenant's or no service call's."""
     from duetime.api.handler import build_handler
+    from duetime.runtime.eventbridge import EventBridgeEvents
 
     settings = load_settings(TimersApiSettings)
     context = _context_on_lambda(settings)
-    return build_handler(replace(context, max_timeout_seconds=int(settings.drain_seconds)))
+    events = EventBridgeEvents(settings.event_bus, clock=context.clock)
+    return build_handler(replace(context, publish=events.publish, max_timeout_seconds=int(settings.drain_seconds)))
 
 
 def service_calls_api_function() -> Handler:

@@ -7,8 +7,7 @@ from typing import Any
 
 from duetime.domain.call_events import CallEvent
 from duetime.domain.clock import Clock
-from duetime.domain.events import Event
-from duetime.engine.response.failure_events import EventsUndelivered
+from duetime.domain.events import Event, EventsUndelivered
 
 SOURCE = "duetime.timers"
 CALLS_SOURCE = "duetime.calls"

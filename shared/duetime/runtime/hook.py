@@ -14,8 +14,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from duetime import __version__
 from duetime.delivery.port import Callback, CallbackResult
 from duetime.delivery.sender_thread import SenderThread
-from duetime.domain.events import Event
-from duetime.engine.response.failure_events import EventsUndelivered
+from duetime.domain.events import Event, EventsUndelivered
 
 TIMEOUT_SECONDS = 3.0
 """The total deadline of one POST; below the engine's patience."""
@@ -31,13 +30,18 @@ class HookEvents:
         self._url, self._authorization = _without_user(url)
         self._make_sender = make_sender
         self._sender: SenderThread | None = None
+        self._publishing = threading.Lock()
         self._changed = threading.Condition()
         self._results: dict[int, CallbackResult] = {}
         self._last_key = 0
         self._is_closed = False
 
     def publish(self, events: Sequence[Event]) -> None:
-        """Raises ``EventsUndelivered``."""
+        """Raises ``EventsUndelivered``. From any thread: one at a time."""
+        with self._publishing:
+            self._publish(events)
+
+    def _publish(self, events: Sequence[Event]) -> None:
         if self._sender is None:
             self._sender = self._make_sender()
             self._sender.start(self._take)

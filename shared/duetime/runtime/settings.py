@@ -82,7 +82,15 @@ class WakingSettings(LambdaSettings):
     )
 
 
-class TimersApiSettings(WakingSettings, DrainSettings, KeyTuning, ApiTuning):
+class TimerEventSettings(LambdaSettings):
+    """Lambda functions that publish events of timers."""
+
+    event_bus: str = Field(
+        "default", min_length=1, max_length=256, description="EventBridge bus for the events of timers and schedules."
+    )
+
+
+class TimersApiSettings(WakingSettings, DrainSettings, TimerEventSettings, KeyTuning, ApiTuning):
     """The timers API on Lambda."""
 
 
@@ -90,7 +98,7 @@ class ServiceCallsApiSettings(WakingSettings, KeyTuning, ApiTuning):
     """The API of service calls on Lambda."""
 
 
-class PollerSettings(DrainSettings, EngineTuning):
+class PollerSettings(DrainSettings, TimerEventSettings, EngineTuning):
     """The poller on Lambda."""
 
     max_in_flight: int = Field(
@@ -121,9 +129,6 @@ class PollerSettings(DrainSettings, EngineTuning):
         5.0, description="The poller drains and releases its shards this long before Lambda's own deadline."
     )
     stage: str = Field("dev", min_length=1, max_length=64, description="Dimension of the metrics, with the function.")
-    event_bus: str = Field(
-        "default", min_length=1, max_length=256, description="EventBridge bus for the events of timers that fail."
-    )
 
 
 class OutboxSettings(WakingSettings, OutboxTuning):

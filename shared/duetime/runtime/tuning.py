@@ -377,5 +377,6 @@ class LocalEvents(StoreSettings):
         "",
         repr=False,  # it may carry a secret
         max_length=2048,
-        description="URL that gets a POST when a timer fails. There is no option, since it may carry a secret.",
+        description="URL that gets a POST for each event of timers and schedules. There is no option, since it may"
+        " carry a secret.",
     )

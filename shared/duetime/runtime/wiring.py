@@ -23,7 +23,7 @@ from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id, new_worker_id, worker_metadata
 from duetime.runtime.logs import configure_logging
 from duetime.runtime.settings import LocalSettings, PollerSettings, WakingSettings, WorkerSettings, load_settings
-from duetime.runtime.tuning import EngineTuning, KeySettings, LocalKeySettings, Settings
+from duetime.runtime.tuning import EngineTuning, KeySettings, LocalEvents, LocalKeySettings, Settings
 from duetime.runtime.waking import FanOutFailed, Invoke, Waker
 from duetime.stores.kinds import BY_SCHEME, SupportLevel
 from duetime.stores.port.store import Store
@@ -267,13 +267,13 @@ def opened_poller(
     clock: StoreClock,
     *,
     secret_box: SecretBox | None,
+    hook: HookEvents | None = None,
     calls: CallStore | None = None,
 ) -> Iterator[Poller]:
     """A poller, closed at the end. ``Poller.run`` has drained it by then.
 
-    ``calls`` as for ``make_poller``.
+    ``calls`` as for ``make_poller``. ``hook`` is closed before the poller is.
     """
-    hook = make_hook(settings.failed_hook_url) if settings.failed_hook_url else None
     poller = make_poller(store, settings, clock, events=hook, secret_box=secret_box, calls=calls)
     try:
         yield poller
@@ -281,6 +281,11 @@ def opened_poller(
         if hook is not None:
             hook.close()
         poller.close()
+
+
+def chosen_hook(settings: LocalEvents) -> HookEvents | None:
+    """Make the hook of the settings, if there is one."""
+    return make_hook(settings.failed_hook_url) if settings.failed_hook_url else None
 
 
 def make_hook(url: str) -> HookEvents:

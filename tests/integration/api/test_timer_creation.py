@@ -37,6 +37,8 @@ class TestCreate:
             "revision": 1,
             "attempts": 0,
             "executeAt": "2026-12-21T00:00:00.000Z",
+            "localTime": None,
+            "timeZone": None,
             "nextAttemptAt": "2026-12-21T00:00:00.000Z",
             "firedAt": None,
             "createdAt": "2026-12-20T15:30:00.000Z",

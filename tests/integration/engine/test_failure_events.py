@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from duetime.domain.errors import StoreUnavailable
-from duetime.domain.events import TimerFailed
+from duetime.domain.events import EventsUndelivered, TimerFailed
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import FailureReason, TimerState
-from duetime.engine.response.failure_events import EventsUndelivered
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port.store import Store
 from duetime.testing.virtual_time import InlineOffload, T, VirtualClock

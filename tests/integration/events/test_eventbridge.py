@@ -15,9 +15,8 @@ from botocore.config import Config
 from botocore.stub import ANY, Stubber
 from moto import mock_aws
 
-from duetime.domain.events import ScheduleEvent, ScheduleEventType, TimerFailed
+from duetime.domain.events import EventsUndelivered, ScheduleEvent, ScheduleEventType, TimerFailed
 from duetime.domain.timers import FailureReason
-from duetime.engine.response.failure_events import EventsUndelivered
 from duetime.runtime.eventbridge import MAX_ENTRIES, EventBridgeEvents
 from tests.support.clock import NOW, FakeClock
 from tests.support.ministack import running_ministack

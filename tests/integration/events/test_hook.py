@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from duetime.engine.response.failure_events import EventsUndelivered
+from duetime.domain.events import EventsUndelivered
 from duetime.runtime import hook as hook_module
 from duetime.runtime.hook import HookEvents
 from duetime.runtime.wiring import make_hook

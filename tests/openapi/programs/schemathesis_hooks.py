@@ -15,6 +15,7 @@ CRONS = ("30 9 * * MON-FRI", "*/10 * * * * *", "@daily", "cron(0 10 ? * MON#2 *)
 RRULES = ("FREQ=DAILY", "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17", "FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,FR")
 EXCLUSIONS = ("2026-12-25", "* * * * 0", "0 0 1 1 *")
 TIME_ZONES = ("UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/New_York")
+LOCAL_TIMES = ("2027-03-28T09:00", "2027-03-28T02:30:00", "2027-10-31T02:30")
 URLS = ("https://example.com/", "http://shop.example.com:8443/hooks?kind=order", "HTTPS://EXAMPLE.COM")
 
 schemathesis.openapi.format("duetime-duration", st.sampled_from(DURATIONS))
@@ -22,6 +23,7 @@ schemathesis.openapi.format("duetime-cron", st.sampled_from(CRONS))
 schemathesis.openapi.format("duetime-rrule", st.sampled_from(RRULES))
 schemathesis.openapi.format("duetime-exclusion", st.sampled_from(EXCLUSIONS))
 schemathesis.openapi.format("duetime-time-zone", st.sampled_from(TIME_ZONES))
+schemathesis.openapi.format("duetime-local-time", st.sampled_from(LOCAL_TIMES))
 schemathesis.openapi.format("uri", st.sampled_from(URLS))
 
 

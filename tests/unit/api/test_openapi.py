@@ -137,7 +137,8 @@ OF_ONE_KIND = {
     "timer": {"executeAt", "state", "failure"}
     | {"dueFrom", "failedFrom", "failedTo", "reason"}
     # The request that is sent, and what only timers have.
-    | {"callbackUrl", "headers", "payload", "namespace", "firedAt", "expireAfter"},
+    | {"callbackUrl", "headers", "payload", "namespace", "firedAt", "expireAfter"}
+    | {"localTime", "timeZone", "dst"},
     "call": {"dueAt", "status", "outcome", "startedAt", "finishedAt", "expiresAt", "executionId", "timer"}
     | {"request", "tenantId", "name", "starred", "idempotencyKey", "rerunOf", "order", "createdFrom", "createdTo"},
 }

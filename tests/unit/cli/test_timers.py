@@ -16,6 +16,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import Failure, FailureReason, TimerState
 from duetime.domain.times import format_instant
+from duetime.recurrence import zones
 from duetime.runtime.clock import SystemClock
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode
@@ -182,3 +183,20 @@ class TestList:
         assert (len(out.splitlines()), err) == (103, "there are more than 103: use --limit to show more\n")
         out, err = cli("timers", "list", "orders", "--limit", "105")
         assert (len(out.splitlines()), err) == (106, "")
+
+
+def test_a_timer_at_a_local_time_is_made_changed_and_recomputed(
+    orders: Namespace, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    berlin = ("--local-time", "2099-03-29T09:00", "--tz", "Europe/Berlin")
+    cli("timers", "create", "orders", "https://example.com/", "--id", "t1", *berlin)
+    shown = json.loads(cli("timers", "show", "orders", "t1", "--json")[0])
+    assert (shown["executeAt"], shown["timeZone"]) == ("2099-03-29T07:00:00.000Z", "Europe/Berlin")
+    gap = ("--local-time", "2099-03-29T02:30", "--tz", "Europe/Berlin", "--dst", "skip")
+    assert "does not exist in Europe/Berlin" in cli.fails("timers", "update", "orders", "t1", *gap, code=1)
+
+    before = zones.zone
+    monkeypatch.setattr(zones, "zone", lambda _: before("Europe/Moscow"))
+    assert cli("timers", "recompute", "--dry-run")[0] == "1 would be moved, 0 skipped\n"
+    assert cli("timers", "recompute", "orders")[0] == "1 moved, 0 skipped\n"
+    assert cli("timers", "recompute")[0] == "0 moved, 0 skipped\n"

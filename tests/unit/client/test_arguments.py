@@ -32,8 +32,8 @@ def timers(duetime: Any) -> Any:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "give either execute_at or delay"),
-        ({"delay": HOUR, "execute_at": NOW}, "give either execute_at or delay"),
+        ({}, "give one of execute_at, delay and local_time"),
+        ({"delay": HOUR, "execute_at": NOW}, "give one of execute_at, delay and local_time"),
         ({"execute_at": datetime(2026, 12, 24)}, "execute_at: must have an offset"),
         ({"execute_at": "2026-12-24T18:00:00Z"}, "execute_at: must be a datetime"),
         ({"execute_at": datetime(1, 1, 1, tzinfo=timezone(HOUR))}, "execute_at: is out of range"),

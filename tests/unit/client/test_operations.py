@@ -53,6 +53,7 @@ TIMER: dict[str, Any] = {
     "correlation_id": "c",
     "tags": ["a"],
 }
+LOCAL: dict[str, Any] = {"local_time": "2027-03-28T09:00", "time_zone": "Europe/Berlin", "dst": "skip"}
 SCHEDULE: dict[str, Any] = {
     **TIMER,
     "cron": ["@daily"],
@@ -142,6 +143,7 @@ USES: dict[str, Use] = {
     ),
     "deleteSchedule": lambda d, has: d.schedules.delete(has["namespace"], has["schedule_id"], if_revision=1),
     "recomputeSchedules": lambda d, has: d.schedules.recompute(has["namespace"], dry_run=True, page_size=1),
+    "recomputeTimers": lambda d, has: d.timers(has["namespace"]).recompute(dry_run=True, page_size=1),
     "pauseSchedule": lambda d, has: d.schedules.pause(
         has["namespace"], has["schedule_id"], reason="r", if_revision=1
     ),
@@ -195,6 +197,7 @@ USES: dict[str, Use] = {
     "createTimer": lambda d, has: [
         d.timers(has["namespace"]).create(execute_at=AT, timer_id="new", **TIMER),
         d.timers(has["namespace"]).create(delay=HOUR, **TIMER),
+        d.timers(has["namespace"]).create(**LOCAL, **TIMER),
     ],
     "listTimers": lambda d, has: (
         list(
@@ -211,18 +214,21 @@ USES: dict[str, Use] = {
         + list(d.timers(has["namespace"]).list(failed_from=AT, failed_to=AT + HOUR))
     ),
     "createTimers": lambda d, has: d.timers(has["namespace"]).create_many(
-        [NewTimer(id="b", execute_at=AT, **TIMER), NewTimer(delay=HOUR, **TIMER)], spread=HOUR
+        [NewTimer(id="b", execute_at=AT, **TIMER), NewTimer(delay=HOUR, **TIMER), NewTimer(**LOCAL, **TIMER)],
+        spread=HOUR,
     ),
     "cancelTimers": lambda d, has: d.timers(has["namespace"]).cancel_many(["t1", "b"], if_revisions={"t1": 1}),
     "deleteTimers": lambda d, has: d.timers(has["namespace"]).delete_many(["t1", "b"], if_revisions={"t1": 1}),
     "putTimer": lambda d, has: [
         d.timers(has["namespace"]).put("put", delay=HOUR, if_absent=True, **TIMER),
         d.timers(has["namespace"]).put("put", execute_at=AT, if_revision=1, **TIMER),
+        d.timers(has["namespace"]).put("put", **LOCAL, **TIMER),
     ],
     "getTimer": lambda d, has: d.timers(has["namespace"]).get(has["timer_id"]),
     "patchTimer": lambda d, has: [
         d.timers(has["namespace"]).update(has["timer_id"], execute_at=AT, if_revision=1, **TIMER),
         d.timers(has["namespace"]).update(has["timer_id"], delay=HOUR),
+        d.timers(has["namespace"]).update(has["timer_id"], **LOCAL),
     ],
     "cancelTimer": lambda d, has: d.timers(has["namespace"]).cancel(has["timer_id"], if_revision=1),
     "deleteTimer": lambda d, has: d.timers(has["namespace"]).delete(has["timer_id"], if_revision=1),

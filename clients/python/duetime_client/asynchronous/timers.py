@@ -13,8 +13,10 @@ from duetime_client.batching import encoded_refs, encoded_timers
 from duetime_client.models import (
     Attempt,
     Deleted,
+    Dst,
     FailureReason,
     ItemResult,
+    MovedTimers,
     NewTimer,
     Redriven,
     Timer,
@@ -48,6 +50,9 @@ class AsyncTimers:
         callback_url: str,
         execute_at: datetime | None = None,
         delay: timedelta | None = None,
+        local_time: str | None = None,
+        time_zone: str | None = None,
+        dst: Dst | str | None = None,
         timer_id: str | None = None,
         payload: Any = None,
         headers: Mapping[str, str] | None = None,
@@ -59,6 +64,9 @@ class AsyncTimers:
     ) -> Timer:
         """A new timer, or the one that exists with the same id and content.
 
+        ``local_time`` is like "2027-03-28T09:00", by the clocks of ``time_zone``. One that does not exist there fires
+        at the first instant after the gap; with ``dst`` "skip" it is refused.
+
         Without ``timer_id`` the client makes one, so that a request whose answer was lost can be repeated. Raises
         ``Conflict`` when a timer with this id and other content exists.
         """
@@ -66,6 +74,9 @@ class AsyncTimers:
             callback_url=callback_url,
             execute_at=execute_at,
             delay=delay,
+            local_time=local_time,
+            time_zone=time_zone,
+            dst=dst,
             payload=payload,
             headers=headers,
             retry_policy=retry_policy,
@@ -84,6 +95,9 @@ class AsyncTimers:
         callback_url: str,
         execute_at: datetime | None = None,
         delay: timedelta | None = None,
+        local_time: str | None = None,
+        time_zone: str | None = None,
+        dst: Dst | str | None = None,
         payload: Any = None,
         headers: Mapping[str, str] | None = None,
         retry_policy: RetryPolicy | None = None,
@@ -103,6 +117,9 @@ class AsyncTimers:
             callback_url=callback_url,
             execute_at=execute_at,
             delay=delay,
+            local_time=local_time,
+            time_zone=time_zone,
+            dst=dst,
             payload=payload,
             headers=headers,
             retry_policy=retry_policy,
@@ -168,6 +185,9 @@ class AsyncTimers:
         *,
         execute_at: datetime | Unset = UNSET,
         delay: timedelta | Unset = UNSET,
+        local_time: str | Unset = UNSET,
+        time_zone: str | Unset = UNSET,
+        dst: Dst | str | Unset = UNSET,
         callback_url: str | Unset = UNSET,
         payload: Any = UNSET,
         headers: Mapping[str, str] | Unset | None = UNSET,
@@ -186,6 +206,9 @@ class AsyncTimers:
             bodies.TIMER,
             execute_at=execute_at,
             delay=delay,
+            local_time=local_time,
+            time_zone=time_zone,
+            dst=dst,
             callback_url=callback_url,
             payload=payload,
             headers=headers,
@@ -329,6 +352,29 @@ class AsyncTimers:
     async def redrive_ids(self, timer_ids: Iterable[str]) -> tuple[ItemResult, ...]:
         """Redrive these failed timers. A result for each, as ``create_many`` has it."""
         return await self._batches.redrive_ids("redriveTimers", f"{self._namespace_path}/redrive", timer_ids)
+
+    async def recompute(
+        self,
+        *,
+        dry_run: bool = False,
+        page_size: int | None = None,
+        on_page: Callable[[MovedTimers], None] | None = None,
+    ) -> MovedTimers:
+        """Compute again when timers with a ``local_time`` are due: for a new release of tzdata.
+
+        ``dry_run`` only counts those that would move. ``on_page`` is told what each request did.
+        """
+        affected = skipped = 0
+        cursor: str | None = None
+        while True:
+            body = bodies.conditions(dry_run=dry_run or None, limit=page_size, cursor=cursor)
+            request = changing("recomputeTimers", "POST", f"{self._path}/recompute", MovedTimers, body)
+            page = await self._transport.send(request)
+            affected, skipped, cursor = affected + page.affected, skipped + page.skipped, page.next_cursor
+            if on_page is not None:
+                on_page(page)
+            if cursor is None:
+                return MovedTimers(affected=affected, skipped=skipped, next_cursor=None)
 
     def _of(self, timer_id: str) -> str:
         return f"{self._path}/{id_segment('timer_id', timer_id)}"

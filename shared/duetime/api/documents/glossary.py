@@ -95,6 +95,7 @@ GLOSSARY: Final[dict[str, tuple[str, Any]]] = {
     "maxAttempts": ("the most attempts, the first one included", 10),
     "maxAttemptsDuration": ("no attempt starts later than this after the first one", "1d"),
     "maxFirings": ("it ends after so many", 12),
+    "localTime": ("what clocks show at the due time", "2027-03-28T09:00"),
     "maxInFlight": ("the most callbacks in flight at once; null for no limit", 100),
     "maxInterval": ("the longest wait between two attempts", "1h"),
     "message": ("what went wrong, for people", "the receiver answered with status 503"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from itertools import combinations
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
@@ -17,6 +18,8 @@ from duetime.domain.times import MAX_DURATION_CHARACTERS, MAX_DURATION_SECONDS
 
 MAX_PAGE_ITEMS: Final = 500
 DEFAULT_PAGE_ITEMS: Final = 50
+MAX_COUNT: Final = 100
+"""Of what one request computes or changes."""
 MAX_CURSOR_CHARACTERS: Final = 8192
 
 COMPONENT: Final = "x-component"
@@ -99,14 +102,24 @@ def given(name: str) -> dict[str, Any]:
     return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
 
 
-def at_most_one_of(first: str, second: str) -> dict[str, Any]:
+def _absent(*names: str) -> dict[str, Any]:
+    """The members are null or not there."""
+    return {"properties": {name: {"type": "null"} for name in names}}
+
+
+def at_most_one_of(*names: str) -> dict[str, Any]:
     """In a ``not``, since generators make a type per branch of a ``oneOf``."""
-    return {"not": {"allOf": [given(first), given(second)]}}
+    return {"not": {"anyOf": [{"allOf": [given(one), given(other)]} for one, other in combinations(names, 2)]}}
 
 
 def some_of(*names: str) -> dict[str, Any]:
     """One of the members is there and not null, or more of them."""
-    return {"not": {"properties": {name: {"type": "null"} for name in names}}}
+    return {"not": _absent(*names)}
+
+
+def only_with(name: str, *others: str) -> dict[str, Any]:
+    """None of ``others`` is there without ``name``."""
+    return {"not": {"anyOf": [{"allOf": [given(other), _absent(name)]} for other in others]}}
 
 
 def all_of(*rules: dict[str, Any]) -> dict[str, Any]:
@@ -114,8 +127,8 @@ def all_of(*rules: dict[str, Any]) -> dict[str, Any]:
     return {"not": {"anyOf": [rule["not"] for rule in rules]}}
 
 
-def one_of(first: str, second: str) -> dict[str, Any]:
-    return all_of(at_most_one_of(first, second), some_of(first, second))
+def one_of(*names: str) -> dict[str, Any]:
+    return all_of(at_most_one_of(*names), some_of(*names))
 
 
 EnumT = TypeVar("EnumT", bound=StrEnum)
@@ -177,6 +190,16 @@ class NothingBody(RequestModel):
 class PageQuery(RequestModel):
     limit: Limit = DEFAULT_PAGE_ITEMS
     cursor: Cursor | None = None
+
+
+class PagedBody(RequestModel):
+    """How much one call does."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"dryRun": True}]})
+
+    limit: Annotated[int, Field(ge=1, le=MAX_COUNT)] = Field(default=MAX_COUNT, description="the most of this call")
+    cursor: Cursor | None = Field(default=None, description="nextCursor of the call before, with the same values")
+    dry_run: bool | None = Field(default=None, description="true: count them, and change nothing")
 
 
 def shape_of(

@@ -31,6 +31,7 @@ MAX_IDEMPOTENCY_KEY_CHARACTERS = 255
 MAX_RETRY_POLICY_TEXT = 2 * 1024
 TEXT_PATTERN = r"^[^\u0000-\u001f\u007f-\u009f]*$"
 """Without control characters. Patterns are for the document: regular expressions that ECMAScript reads alike."""
+LOCAL_TIME_PATTERN = "^(?:19[7-9][0-9]|[2-9][0-9]{3})-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(?::[0-9]{2})?$"
 HEADER_NAME_PATTERN = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 HEADER_VALUE_PATTERN = r"^[\t\x20-\x7e\xa0-\xff]*$"
 IDEMPOTENCY_KEY_PATTERN = rf"^[!-~](?:[ -~]{{0,{MAX_IDEMPOTENCY_KEY_CHARACTERS - 2}}}[!-~])?$"
@@ -42,6 +43,7 @@ _URL = re.compile(
     r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(?::[0-9]{1,5})?(?:[/?][!-\"$-\[\]-~]*)?", re.IGNORECASE
 )
 _TOKEN = re.compile(HEADER_NAME_PATTERN)
+_LOCAL_TIME = re.compile(LOCAL_TIME_PATTERN)
 _HEADER_VALUE = re.compile(HEADER_VALUE_PATTERN)
 _DIGITS = re.compile(r"[0-9]{1,15}")
 _IDEMPOTENCY_KEY = re.compile(IDEMPOTENCY_KEY_PATTERN)
@@ -55,6 +57,17 @@ def at(path: str, message: str) -> PydanticCustomError:
 
 def instant(value: Any) -> datetime:
     return parse_instant(value if isinstance(value, str) else "")
+
+
+def local_time(value: Any) -> datetime:
+    """A local time, which has no zone: ``2027-03-28T09:00``, or with seconds."""
+    text = value if isinstance(value, str) else ""
+    if _LOCAL_TIME.fullmatch(text) is None:
+        raise ValueError("must be a date and a time without an offset, like 2027-03-28T09:00")
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("is not a date and a time of the calendar") from None
 
 
 def whole_number(least: int, most: int) -> Callable[[Any], int]:

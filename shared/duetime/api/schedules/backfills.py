@@ -5,11 +5,11 @@ from __future__ import annotations
 from duetime.api.context import Services
 from duetime.api.http.parsing import read_body, validate
 from duetime.api.http.request import Reply, Request
-from duetime.api.http.request_models import PLAIN_SHAPE
+from duetime.api.http.request_models import PLAIN_SHAPE, PagedBody
 from duetime.api.http.responses import instant, json_reply
 from duetime.api.http.route import Route
 from duetime.api.schedules.endpoints import address_of
-from duetime.api.schedules.requests import BackfillBody, PagedBody
+from duetime.api.schedules.requests import BackfillBody
 from duetime.api.schedules.responses import BackfillResponse, CancelBackfillResponse
 from duetime.app.backfill import BackfillRange
 from duetime.domain.principals import Role

@@ -7,11 +7,10 @@ from duetime.api.http.cursors import ListCursors
 from duetime.api.http.page_size import page_reply
 from duetime.api.http.parsing import read_body, read_query, validate
 from duetime.api.http.request import Reply, Request
-from duetime.api.http.request_models import PLAIN_SHAPE
+from duetime.api.http.request_models import PLAIN_SHAPE, PagedBody
 from duetime.api.http.responses import instant, json_reply
 from duetime.api.http.route import Route
 from duetime.api.schedules.requests import (
-    PagedBody,
     PauseSchedulesBody,
     ResumeSchedulesBody,
     ScheduleFilters,

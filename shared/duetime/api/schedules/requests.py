@@ -9,9 +9,10 @@ from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJson
 
 from duetime.api.http import validators
 from duetime.api.http.request_models import (
+    MAX_COUNT,
     CallbackUrl,
-    Cursor,
     Instant,
+    PagedBody,
     PageQuery,
     RequestModel,
     Tag,
@@ -26,7 +27,7 @@ from duetime.api.http.request_models import (
 )
 from duetime.api.namespaces.requests import PauseBody
 from duetime.api.service_calls.requests import CALL_TEMPLATE_SHAPE, CallTemplateBody
-from duetime.api.timers.requests import TIMER_ID_SCHEMA, CallbackFields
+from duetime.api.timers.requests import TIMER_ID_SCHEMA, CallbackFields, TimeZone
 from duetime.app.schedule_lists import ScheduleFilter
 from duetime.domain.ids import MAX_SCHEDULE_ID_CHARACTERS
 from duetime.domain.occurrences import KEPT_OCCURRENCES
@@ -43,7 +44,6 @@ from duetime.recurrence.spec import (
     TimingSpec,
 )
 
-MAX_COUNT: Final = 100
 DEFAULT_COUNT: Final = 10
 SCHEDULE_ID_SCHEMA: Final = TIMER_ID_SCHEMA | {
     "maxLength": MAX_SCHEDULE_ID_CHARACTERS,
@@ -103,10 +103,6 @@ Interval = Annotated[
     int, PlainValidator(_duration_ms), _durations(least_ms=MIN_INTERVAL_MS, most_ms=_MAX_DURATION_MS)
 ]
 Delay = Annotated[int, PlainValidator(_duration_ms), _durations(least_ms=0, most_ms=MAX_WINDOW_MS)]
-TimeZone = Annotated[
-    str,
-    WithJsonSchema({"type": "string", "format": "duetime-time-zone", "minLength": 1, "examples": ["Europe/Berlin"]}),
-]
 
 
 def _id(value: str) -> str:
@@ -287,16 +283,6 @@ class ScheduleFilters(RequestModel):
 
 class ScheduleQuery(ScheduleFilters, PageQuery):
     state: Annotated[ScheduleState, Field(strict=False), any_case(ScheduleState)] | None = None
-
-
-class PagedBody(RequestModel):
-    """How much one call does."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"dryRun": True}]})
-
-    limit: Annotated[int, Field(ge=1, le=MAX_COUNT)] = Field(default=MAX_COUNT, description="the most of this call")
-    cursor: Cursor | None = Field(default=None, description="nextCursor of the call before, with the same values")
-    dry_run: bool | None = Field(default=None, description="true: count them, and change nothing")
 
 
 class ResumeSchedulesBody(ScheduleFilters, PagedBody):

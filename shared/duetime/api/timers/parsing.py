@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, fields
-from datetime import datetime
-from typing import Any, Final
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
 
 from duetime.api.context import ApiContext
-from duetime.api.http.errors import FieldError, InvalidFields
 from duetime.api.http.parsing import after, check_egress, validate
 from duetime.api.http.raw_json import RawObject
 from duetime.api.http.request import utf8_length
@@ -24,6 +23,9 @@ from duetime.domain.timers import (
     content_digest,
     new_timer,
 )
+from duetime.domain.times import MILLISECOND
+from duetime.recurrence.local_due import LocalDue, due_at, local_due_json
+from duetime.recurrence.spec import Dst
 from duetime.recurrence.spreading import delay_within
 from duetime.stores.port.timers import TimerFilter
 
@@ -78,19 +80,42 @@ def read_timer(
         timer_id = context.new_id() if body.id is None else body.id
     check_id(namespace, timer_id)
     check_callback(body, context)
-    if (body.execute_at is None) == (body.delay is None):
-        raise InvalidFields([FieldError("executeAt", "is required, or delay, and not both")])
-    later = delay_within(spread_ms, timer_id).total_seconds() if spread_ms else 0.0
-    delay = None if body.delay is None else body.delay + later
-    if delay is not None:
-        due_at = after(now, delay)
-    else:
-        assert body.execute_at is not None
-        due_at = after(body.execute_at, later, "spread")
-    content = given_content(body, execute_at=due_at)
+    later = delay_within(spread_ms, timer_id) if spread_ms else timedelta()
+    due = _due(body, now, later)
+    if due is None:
+        raise InvalidInput("executeAt", "is required, or delay or localTime")
+    content = given_content(body, execute_at=due.at, timing_json=due.timing_json)
+    delay = None if body.delay is None else body.delay + later.total_seconds()
     # A create is the same as long as it asks for the same delay; a put asks for the time that the delay leads to.
     digest = content_digest(content, delay_seconds=None if is_put else delay)
     return new_timer(namespace, timer_id, content, digest=digest, firing_id=context.new_id(), now=now)
+
+
+class _Due(NamedTuple):
+    at: datetime
+    timing_json: str | None = None
+
+
+def _due(given: TimerFields, now: datetime, later: timedelta = timedelta()) -> _Due | None:
+    """Return when a timer is to be due, which is ``later`` than what is given; None when nothing is.
+
+    Raises ``InvalidInput``.
+    """
+    if sum(each is not None for each in (given.execute_at, given.delay, given.local_time)) > 1:
+        raise InvalidInput("executeAt", "must be the only one of executeAt, delay and localTime")
+    for name, value in (("timeZone", given.time_zone), ("dst", given.dst)):
+        if value is not None and given.local_time is None:
+            raise InvalidInput(name, "goes with localTime alone")
+    if given.local_time is not None:
+        if given.time_zone is None:
+            raise InvalidInput("timeZone", "is required with localTime")
+        local = LocalDue(given.local_time, given.time_zone, later // MILLISECOND)
+        return _Due(due_at(local, given.dst or Dst.ONCE), local_due_json(local))
+    if given.delay is not None:
+        return _Due(after(now, given.delay + later.total_seconds()))
+    if given.execute_at is not None:
+        return _Due(after(given.execute_at, later.total_seconds(), "spread") if later else given.execute_at)
+    return None
 
 
 def given_content(body: CallbackFields, *, execute_at: datetime, **others: Any) -> TimerContent:
@@ -104,13 +129,12 @@ def read_change(found: RawObject, context: ApiContext, *, now: datetime) -> Time
     check_payload_size(found)
     patch = validate(TimerPatch, found)
     given = patch.model_fields_set
-    if given >= {"execute_at", "delay"}:
-        raise InvalidFields([FieldError("executeAt", "and delay cannot both be given")])
     check_callback(patch, context)
     values = {name: null if getattr(patch, name) is None else getattr(patch, name) for name, null in _NULL.items()}
     change = {name: value for name, value in values.items() if name in given}
-    if "delay" in given:
-        change["execute_at"] = after(now, patch.delay)
+    due = _due(patch, now)
+    if due is not None:
+        change |= {"execute_at": due.at, "timing_json": due.timing_json}
     return TimerChange(**change)
 
 

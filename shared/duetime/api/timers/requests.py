@@ -6,6 +6,7 @@ validation, their decoding and their documentation come from it.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
@@ -26,12 +27,14 @@ from duetime.api.http.request_models import (
     Revision,
     Tag,
     Tags,
+    all_of,
     any_case,
     at_most_one_of,
     duration_schema,
     given,
     headers_schema,
     one_of,
+    only_with,
     shape_of,
 )
 from duetime.delivery.headers import is_reserved
@@ -44,7 +47,7 @@ from duetime.domain.timers import (
     TimerState,
 )
 from duetime.domain.times import parse_duration_ms
-from duetime.recurrence.spec import MAX_WINDOW_MS
+from duetime.recurrence.spec import MAX_WINDOW_MS, Dst
 
 DEFAULT_REDRIVE_ITEMS: Final = 100
 
@@ -59,6 +62,12 @@ TIMER_ID_SCHEMA: Final = {
 _EXPIRE_AFTER_SCHEMA = duration_schema(
     least_seconds=0.001, most_seconds=MAX_EXPIRE_AFTER_MS / 1000, step_seconds=0.001
 )
+_LOCAL_TIME_SCHEMA = {
+    "type": "string",
+    "format": "duetime-local-time",
+    "pattern": validators.LOCAL_TIME_PATTERN,
+    "examples": ["2027-03-28T09:00"],
+}
 _PAYLOAD_SCHEMA = {"description": "any JSON, at most 256 KiB; delivered as the exact text that was sent"}
 
 
@@ -75,6 +84,13 @@ def _spread_ms(value: Any) -> int:
     return parse_duration_ms(value, min_ms=0, max_ms=MAX_WINDOW_MS)
 
 
+def _dst_of_one(value: Any) -> Dst:
+    """It cannot be ``both``: a timer fires once."""
+    if not isinstance(value, str) or value.casefold() not in (Dst.ONCE, Dst.SKIP):
+        raise ValueError("must be once or skip")
+    return Dst(value.casefold())
+
+
 TimerId = Annotated[str, WithJsonSchema(TIMER_ID_SCHEMA)]
 Payload = Annotated[str, WithJsonSchema(_PAYLOAD_SCHEMA)]
 Headers = Annotated[str, AfterValidator(_headers), WithJsonSchema(_HEADERS_SCHEMA)]
@@ -86,6 +102,14 @@ SpreadMs = Annotated[
     PlainValidator(_spread_ms),
     WithJsonSchema(duration_schema(least_seconds=0, most_seconds=MAX_WINDOW_MS / 1000, step_seconds=0.001)),
 ]
+
+
+TimeZone = Annotated[
+    str,
+    WithJsonSchema({"type": "string", "format": "duetime-time-zone", "minLength": 1, "examples": ["Europe/Berlin"]}),
+]
+LocalTime = Annotated[datetime, PlainValidator(validators.local_time), WithJsonSchema(_LOCAL_TIME_SCHEMA)]
+DstOfOne = Annotated[Dst, PlainValidator(_dst_of_one), WithJsonSchema({"type": "string", "enum": ["once", "skip"]})]
 
 
 class CallbackFields(RequestModel):
@@ -113,13 +137,27 @@ class TimerFields(CallbackFields):
 
     execute_at: Instant | None = Field(default=None, description="a past time is due at once")
     delay: Duration | None = Field(default=None, description="the due time, counted from now")
+    local_time: LocalTime | None = Field(
+        default=None, description="the due time by the clocks of timeZone, also when its rules change until then"
+    )
+    time_zone: TimeZone | None = Field(
+        default=None, description="a name of the IANA time zone database; required with localTime"
+    )
+    dst: DstOfOne | None = Field(
+        default=None,
+        description="a localTime that does not exist, where clocks are changed: with once, which is the default, it"
+        " fires at the first instant after the gap; skip refuses it. The first of two, if it happens twice",
+    )
+
+
+_ONLY_LOCAL: Final = all_of(only_with("localTime", "timeZone", "dst"), only_with("timeZone", "localTime"))
 
 
 class TimerBody(TimerFields):
-    """A timer to create. Exactly one of ``executeAt`` and ``delay`` is required."""
+    """A timer to create. Exactly one of ``executeAt``, ``delay`` and ``localTime`` is required."""
 
     model_config = ConfigDict(
-        json_schema_extra=one_of("executeAt", "delay")
+        json_schema_extra=all_of(one_of("executeAt", "delay", "localTime"), _ONLY_LOCAL)
         | {
             "examples": [
                 {
@@ -131,6 +169,11 @@ class TimerBody(TimerFields):
                     "tags": ["reminder"],
                 },
                 {"delay": "1h30m", "callbackUrl": "https://shop.example.com/hooks/orders"},
+                {
+                    "localTime": "2027-03-28T09:00",
+                    "timeZone": "Europe/Berlin",
+                    "callbackUrl": "https://shop.example.com/hooks/orders",
+                },
             ]
         }
     )
@@ -139,15 +182,17 @@ class TimerBody(TimerFields):
 
 
 class TimerPatch(TimerFields):
-    """A JSON merge patch: what is omitted stays, null clears. ``executeAt`` and ``callbackUrl`` cannot be cleared."""
+    """A JSON merge patch: what is omitted stays, null clears. The due time and ``callbackUrl`` cannot be cleared."""
 
     model_config = ConfigDict(
-        json_schema_extra=at_most_one_of("executeAt", "delay")
+        json_schema_extra=all_of(at_most_one_of("executeAt", "delay", "localTime"), _ONLY_LOCAL)
         | {"examples": [{"delay": "2h"}, {"payload": {"orderId": 4712}, "tags": None}]}
     )
 
     execute_at: Instant = Field(default=None)  # type: ignore[assignment]  # omitted; null is refused
     delay: Duration = Field(default=None)  # type: ignore[assignment]
+    local_time: LocalTime = Field(default=None)  # type: ignore[assignment]
+    time_zone: TimeZone = Field(default=None)  # type: ignore[assignment]
     callback_url: CallbackUrl = Field(default=None)  # type: ignore[assignment]
 
 

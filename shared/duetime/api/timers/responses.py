@@ -23,6 +23,7 @@ from duetime.domain.attempts import AttemptOutcome, AttemptRecord
 from duetime.domain.retry import RetryPolicy, policy_in_force
 from duetime.domain.timers import FailureReason, Timer, TimerState
 from duetime.domain.times import format_duration, format_instant
+from duetime.recurrence.local_due import read_local_due
 
 HEADERS_SCHEMA = {"type": ["object", "null"], "additionalProperties": {"type": "string"}}
 
@@ -34,6 +35,11 @@ class TimerResponse(ResponseModel):
     revision: Annotated[int, Meta(ge=1, description="counts changes; the ETag is this number in quotes")]
     attempts: Annotated[int, Meta(ge=0, description="attempts of the present firing")]
     execute_at: Annotated[Instant, Meta(description="the due time that was asked for")]
+    local_time: Annotated[
+        str | None,
+        Meta(description="the due time as it was asked for; null: as an instant", examples=["2027-03-28T09:00:00"]),
+    ]
+    time_zone: Annotated[str | None, Meta(description="of localTime", examples=["Europe/Berlin"])]
     next_attempt_at: Annotated[Instant | None, Meta(description="null when finished")]
     fired_at: Instant | None
     created_at: Instant
@@ -54,6 +60,7 @@ class TimerResponse(ResponseModel):
 def timer_response(timer: Timer, namespace_policy: RetryPolicy) -> TimerResponse:
     """``namespace_policy`` holds for a timer without a retry policy of its own."""
     content = timer.content
+    local = None if content.timing_json is None else read_local_due(content.timing_json)
     return TimerResponse(
         id=timer.timer_id,
         namespace=timer.namespace,
@@ -61,6 +68,8 @@ def timer_response(timer: Timer, namespace_policy: RetryPolicy) -> TimerResponse
         revision=timer.revision,
         attempts=timer.attempts,
         execute_at=format_instant(content.execute_at),
+        local_time=None if local is None else local.text,
+        time_zone=None if local is None else local.time_zone,
         next_attempt_at=instant(timer.next_attempt_at),
         fired_at=instant(timer.fired_at),
         created_at=format_instant(timer.created_at),
@@ -126,6 +135,14 @@ class DeletedItem(ItemResult):
 
 class DeletedBatch(ResponseModel):
     items: list[DeletedItem]
+
+
+class MovedTimersResponse(ResponseModel):
+    """What one request did to a page of timers that are due at a local time."""
+
+    affected: Annotated[int, Meta(ge=0, description="moved; with dryRun: would be", examples=[3])]
+    skipped: Annotated[int, Meta(ge=0, description="left as they are, since they have changed meanwhile")]
+    next_cursor: Annotated[str | None, Meta(description="null when there are no more")]
 
 
 class RedriveResponse(ResponseModel):

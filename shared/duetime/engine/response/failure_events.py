@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from duetime.domain.errors import DuetimeError
-from duetime.domain.events import Event, TimerFailed, unreadable_event
+from duetime.domain.events import Event, EventsUndelivered, TimerFailed, unreadable_event
 from duetime.engine.context import EngineContext
 from duetime.engine.waiting import WakeupEvent
 from duetime.stores.port.timers import UnreadableRow
@@ -27,16 +26,6 @@ TRIES = 3
 FIRST_BACKOFF_SECONDS = 0.2
 PATIENCE_SECONDS = 5.0
 """No try begins later than this after the first one, and none is waited for longer."""
-
-
-class EventsUndelivered(DuetimeError):
-    """Not all events were taken: ``events`` were not, or it is not known."""
-
-    code = "events_undelivered"
-
-    def __init__(self, message: str, events: Sequence[Event]) -> None:
-        super().__init__(message)
-        self.events = tuple(events)
 
 
 class FailureEvents(Protocol):

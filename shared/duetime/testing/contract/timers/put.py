@@ -46,6 +46,7 @@ def test_a_created_timer_is_stored_as_given(store: Store, orders: Namespace) -> 
         correlation_id="c-1",
         tags=("red", "blue"),
         expire_after_ms=90_500,
+        timing_json='{"local_time":"2026-12-20T17:30:00","time_zone":"Europe/Berlin"}',
     )
 
     assert put(store, timer, PutMode.CREATE) == PutResult(PutStatus.CREATED, timer)
