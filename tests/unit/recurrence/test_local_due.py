@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from duetime.domain.errors import InvalidInput
 from duetime.recurrence import zones
 from duetime.recurrence.local_due import LocalDue, due_at, local_due_json, read_local_due
-from duetime.recurrence.local_time import ClockChange, change_at, clock_changes
+from duetime.recurrence.local_time import ClockChange, clock_changes
 from duetime.recurrence.occurrences import recurrence
 from duetime.recurrence.spec import Dst, TimingSpec
 
@@ -42,10 +42,7 @@ def check(zone: str, local: datetime) -> None:
         assert all(shown(at - n * HOUR / 2, zone) != local for n in range(1, 49))
     else:
         assert shown(at - SECOND, zone) < local < shown(at, zone)
-        with pytest.raises(
-            InvalidInput,
-            match=f"does not exist in {zone}: clocks go from {change_at(zones.zone(zone), local).start} to",
-        ):
+        with pytest.raises(InvalidInput, match=f"does not exist in {zone}: clocks go from "):
             due_at(due, Dst.SKIP)
 
 
