@@ -15,8 +15,10 @@ _SECONDS = "seconds"
 
 @dataclass(frozen=True, slots=True)
 class LocalDue:
-    """``local_time``: without a zone, in whole seconds. ``time_zone``: a name of the IANA database. ``delay_ms``: how much
-    later it is due, in a batch that is spread."""
+    """``local_time``: without a zone, in whole seconds. ``time_zone``: a name of the IANA database.
+
+    ``delay_ms``: how much later it is due, in a batch that is spread.
+    """
 
     local_time: datetime
     time_zone: str

@@ -242,6 +242,20 @@ class TestRecompute:
         assert affected == 7
         assert {times_of(each)[0] for each in moving.api.all_pages()} == {NEW_DUE}
 
+    def test_a_batch_that_is_spread_stays_so(self, moving: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        batch = {"timers": [LOCAL | {"id": f"t{number}"} for number in range(5)], "spread": "1h"}
+        for statuses in ({201}, {200}):
+            items = moving.api.call("POST", f"{moving.api.timers}/batch", batch).json()["items"]
+            assert {each["status"] for each in items} == statuses
+        before = [times_of(each) for each in moving.api.all_pages()]
+        assert len(set(before)) == 5
+        assert recompute(moving)["affected"] == 0
+        new_rules(monkeypatch)
+        assert recompute(moving)["affected"] == 5
+        for (due, *old), (moved, *new) in zip(before, map(times_of, moving.api.all_pages()), strict=True):
+            assert parse_instant(moved) == parse_instant(due) - timedelta(hours=1)
+            assert old == new
+
     @pytest.mark.parametrize(
         "outcome",
         [
