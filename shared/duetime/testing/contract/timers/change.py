@@ -49,6 +49,8 @@ def update(
         TimerChange(tags=()),
         TimerChange(expire_after_ms=90_000),
         TimerChange(expire_after_ms=None),
+        TimerChange(timing_json='{"local_time":"2027-03-28T09:00:00","time_zone":"Europe/Berlin"}'),
+        TimerChange(timing_json=None),
         TimerChange(),
         TimerChange(execute_at=NOW, payload_json="2", tags=("z",), correlation_id="c3"),
     ],
@@ -64,6 +66,7 @@ def test_a_change_is_applied_as_the_domain_says(store: Store, orders: Namespace,
             correlation_id="c1",
             tags=("x",),
             expire_after_ms=1500,
+            timing_json="{}",
         ),
     )
     expected = changed(timer, change, firing_id="other-firing", now=LATER)
