@@ -109,7 +109,7 @@ function navigate() {
 }
 
 function nowhere() {
-  return empty("This page does not exist.", link("#/", "To the overview"));
+  return h("div", null, h("h1", null, "Not found"), empty("This page does not exist.", link("#/", "To the overview")));
 }
 
 // -- the bar at the top -----------------------------------------------------------------------------------------------

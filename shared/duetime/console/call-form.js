@@ -2,6 +2,7 @@
 
 import { paths, request } from "./api.js";
 import { h } from "./dom.js";
+import { writeHeaders, writeLines } from "./field-lists.js";
 import * as forms from "./forms.js";
 import { isJson, withRaw } from "./json.js";
 import { place, toast } from "./ui.js";
@@ -17,35 +18,9 @@ export function callForm(page, { tenant }) {
     back: place("calls", tenant),
     label: "Submit",
     content: [
-      h(
-        "div",
-        { class: "fields" },
-        field("name", "Name", { wide: true, hint: "for people; lists filter by its beginning", maxlength: 200 }),
-        h("div", { class: "fields url-line" }, field("request.method", "Method", { type: "select", options: METHODS }), field("request.url", "URL", { type: "url", placeholder: "https://" })),
-        field("request.headers", "Headers", { type: "textarea", wide: true, hint: "Name: value, one to a line" }),
-        field("bodyKind", "Body", { type: "select", options: [["json", "JSON, unchanged"], ["text", "Text"]] }),
-        field("request.body", "Content", { type: "textarea", rows: 6, wide: true, paths: ["request"] }),
-      ),
+      requestFields(),
       forms.dueFields("dueAt"),
-      h(
-        "div",
-        { class: "fields" },
-        field("tags", "Tags", { type: "textarea", rows: 2, hint: "one to a line" }),
-        field("starred", "Star: keep it for ever", { type: "checkbox" }),
-      ),
-      h(
-        "details",
-        { class: "fold" },
-        h("summary", null, "More"),
-        h(
-          "div",
-          { class: "fields" },
-          field("timeoutSeconds", "Timeout", { inputmode: "numeric", hint: "in seconds, 1 to 900; 30 when empty" }),
-          field("correlationId", "Correlation id", { hint: "generated when empty" }),
-          field("idempotencyKey", "Idempotency key", { hint: "generated when empty, so that a repeated submission makes one call" }),
-        ),
-      ),
-      forms.policyFields("One attempt when all fields are empty. Intervals: 30s, 5m, 1h30m."),
+      moreFields({ more: field("idempotencyKey", "Idempotency key", { hint: "generated when empty, so that a repeated submission makes one call" }) }),
     ],
     submit: async (form) => {
       const body = read(form, keys);
@@ -56,33 +31,85 @@ export function callForm(page, { tenant }) {
   });
 }
 
-/** The body of the submission, as JSON text: the request's own body stays the text that was written. */
-function read(form, keys) {
-  const given = withRaw(
+/** What is called. `within` is what stands before the names of the API; `given` a call, and `json` the text of the body. */
+export function requestFields({ within = "", given, json } = {}) {
+  const { method, url, headers } = given?.request ?? {};
+  return h(
+    "div",
+    { class: "fields" },
+    field(`${within}name`, "Name", { wide: true, hint: "for people; lists filter by its beginning", maxlength: 200, value: given?.name }),
+    h(
+      "div",
+      { class: "fields url-line" },
+      field(`${within}request.method`, "Method", { type: "select", options: METHODS, value: method }),
+      field(`${within}request.url`, "URL", { type: "url", placeholder: "https://", value: url }),
+    ),
+    field(`${within}request.headers`, "Headers", { type: "textarea", wide: true, hint: "Name: value, one to a line", value: headers ? writeHeaders(headers) : "" }),
+    field("bodyKind", "Body", { type: "select", options: [["json", "JSON, unchanged"], ["text", "Text"]] }),
+    field(`${within}request.body`, "Content", { type: "textarea", rows: 6, wide: true, paths: [`${within}request`], value: json }),
+  );
+}
+
+/** How it is called. */
+export function moreFields({ within = "", given, more } = {}) {
+  return [
+    h(
+      "div",
+      { class: "fields" },
+      field(`${within}tags`, within ? "Tags of its calls" : "Tags", { type: "textarea", rows: 2, hint: "one to a line", value: given && writeLines(given.tags) }),
+      field(`${within}starred`, within ? "Star: keep its calls for ever" : "Star: keep it for ever", { type: "checkbox", value: given?.starred }),
+    ),
+    h(
+      "details",
+      { class: "fold" },
+      h("summary", null, within ? "More about its calls" : "More"),
+      h(
+        "div",
+        { class: "fields" },
+        field(`${within}timeoutSeconds`, "Timeout", { inputmode: "numeric", hint: "in seconds, 1 to 900; 30 when empty", value: given?.timeoutSeconds }),
+        field(`${within}correlationId`, "Correlation id", { hint: "generated when empty", value: given?.correlationId ?? "" }),
+        more,
+      ),
+    ),
+    forms.policyFields("One attempt when all fields are empty. Intervals: 30s, 5m, 1h30m.", given?.retryPolicy, { within }),
+  ];
+}
+
+/** A call as JSON text: the request's own body stays the text that was written. */
+export function readCall(form, { within = "", ...others } = {}) {
+  return withRaw(
     {
-      name: forms.text(form, "name"),
-      ...forms.due(form, "dueAt"),
-      tags: forms.lines(form, "tags"),
-      starred: form.elements.starred.checked || undefined,
-      timeoutSeconds: forms.number(form, "timeoutSeconds"),
-      correlationId: forms.text(form, "correlationId"),
-      retryPolicy: forms.policy(form),
+      name: forms.text(form, `${within}name`),
+      ...others,
+      tags: forms.lines(form, `${within}tags`),
+      starred: form.elements[`${within}starred`].checked || undefined,
+      timeoutSeconds: forms.number(form, `${within}timeoutSeconds`),
+      correlationId: forms.text(form, `${within}correlationId`),
+      retryPolicy: forms.policy(form, { within }),
     },
     {
       request: withRaw(
-        { method: form.elements["request.method"].value, url: forms.text(form, "request.url"), headers: forms.headers(form, "request.headers") },
-        { body: readBody(form) },
+        {
+          method: form.elements[`${within}request.method`].value,
+          url: forms.text(form, `${within}request.url`),
+          headers: forms.headers(form, `${within}request.headers`),
+        },
+        { body: readBody(form, `${within}request.body`) },
       ),
     },
   );
+}
+
+function read(form, keys) {
+  const given = readCall(form, forms.due(form, "dueAt"));
   const key = forms.text(form, "idempotencyKey") ?? keys(given);
   return `${given.slice(0, -1)},"idempotencyKey":${JSON.stringify(key)}}`;
 }
 
-function readBody(form) {
-  const written = form.elements["request.body"].value;
+function readBody(form, name) {
+  const written = form.elements[name].value;
   if (written.trim() === "") return undefined;
   if (form.elements.bodyKind.value === "text") return JSON.stringify(written);
-  if (!isJson(written)) throw forms.invalid({ field: "request.body", message: "is not JSON; choose Text to send it unchanged" });
+  if (!isJson(written)) throw forms.invalid({ field: name, message: "is not JSON; choose Text to send it unchanged" });
   return written.trim();
 }

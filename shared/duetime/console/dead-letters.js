@@ -3,11 +3,12 @@
 import { paths, request } from "./api.js";
 import { h } from "./dom.js";
 import { filters, pagedList } from "./lists.js";
+import { many, skippedWords } from "./many.js";
 import { namespaceChoice } from "./namespaces.js";
 import * as session from "./session.js";
 import { REASONS } from "./timer-list.js";
 import { when } from "./times.js";
-import { button, confirm, dialog, empty, httpStatus, link, muted, place, problemView, table, tags, toast } from "./ui.js";
+import { button, confirm, empty, httpStatus, link, muted, place, problemView, table, tags, toast } from "./ui.js";
 
 const FILTERS = [
   { name: "reason", label: "Reason", type: "select", options: REASONS },
@@ -138,7 +139,11 @@ function toolbar(page, namespace, given, selection, outcome, done) {
   const chosen = button("Redrive selected", () => redriveChosen(namespace, selection, outcome, done), { kind: "primary", key: "redrive chosen", disabled: true });
   const remove = button("Remove selected", () => removeChosen(namespace, selection, outcome, done), { kind: "danger", key: "remove chosen", disabled: true });
   const matching = Object.keys(given).length ? "Redrive all that match" : "Redrive all";
-  const all = button(matching, () => redriveAll(page, namespace, given, outcome, done), { key: "redrive all" });
+  const all = button(matching, () =>
+    redriveAll(page, namespace, given, async () => {
+      outcome.replaceChildren();
+      await done();
+    }), { key: "redrive all" });
   const count = muted("");
   const show = () => {
     const { size } = selection.ids;
@@ -181,31 +186,16 @@ function tellItems(outcome, items, words) {
   );
 }
 
-/** Page by page, telling how far it is, until there are no more or it is stopped. */
-function redriveAll(page, namespace, given, outcome, done) {
-  const progress = h("p", { class: "muted", role: "status" });
+function redriveAll(page, namespace, given, done) {
   const words = Object.entries(given).map(([name, value]) => `${name} ${value}`).join(", ");
-  let isStopped = false;
-  const element = dialog({
+  many(page, {
     title: "Redrive many",
-    content: [h("p", null, words ? `All dead letters with ${words} are scheduled again, due now.` : "All dead letters of this namespace are scheduled again, due now."), progress],
+    content: h("p", null, words ? `All dead letters with ${words} are scheduled again, due now.` : "All dead letters of this namespace are scheduled again, due now."),
     label: "Redrive",
-    act: async () => {
-      const sum = { redriven: 0, skipped: 0 };
-      let cursor;
-      do {
-        const { data } = await request("POST", paths.redrive(namespace), { body: { ...given, cursor }, signal: page.signal });
-        sum.redriven += data.redriven;
-        sum.skipped += data.skipped;
-        cursor = data.nextCursor;
-        progress.textContent = `${sum.redriven} redriven, ${sum.skipped} skipped…`;
-      } while (cursor !== null && !isStopped);
-      toast(`${sum.redriven} redriven${sum.skipped ? `, ${sum.skipped} skipped` : ""}${cursor === null ? "" : ", then stopped"}.`);
-      outcome.replaceChildren();
-      await done();
-    },
-  });
-  element.addEventListener("close", () => {
-    isStopped = true;
+    path: paths.redrive(namespace),
+    body: () => given,
+    counted: (sums) => `${sums.redriven} of them${skippedWords(sums)}`,
+    words: (sums) => `${sums.redriven} redriven${skippedWords(sums)}`,
+    done,
   });
 }

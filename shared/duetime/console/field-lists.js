@@ -31,7 +31,7 @@ export const CALLBACK = [
     wide: true,
     hint: "Name: value, one to a line",
     read: headers,
-    write: (given) => Object.entries(given).map(([name, value]) => `${name}: ${value}`).join("\n"),
+    write: writeHeaders,
     show: null,
   },
   { name: "tags", label: "Tags", type: "textarea", rows: 2, hint: "one to a line", read: lines, write: writeLines, show: tags },
@@ -39,6 +39,10 @@ export const CALLBACK = [
   { name: "timeoutSeconds", label: "Timeout", inputmode: "numeric", hint: "in seconds, 1 to 900; 30 when empty", read: number, show: (seconds) => `${seconds} s` },
   { name: "expireAfter", label: "Expires after", hint: "how late it may fire, such as 10m; no limit when empty" },
 ];
+
+export function writeHeaders(given) {
+  return Object.entries(given).map(([name, value]) => `${name}: ${value}`).join("\n");
+}
 
 export function writeLines(list) {
   return list.join("\n");
@@ -71,11 +75,37 @@ function shown(options) {
 }
 
 export function callbackFacts(data) {
-  return [...listedFacts(CALLBACK, data), ["Retries", retryWords(data.retryPolicy)]];
+  return [...listedFacts(CALLBACK, data), ["Retries", data.retryPolicy && retryWords(data.retryPolicy)]];
+}
+
+/** Of the service call that a schedule submits. */
+export function callFacts({ name, tags: given, starred, timeoutSeconds, correlationId, retryPolicy }) {
+  return [
+    ["Call", name],
+    ["Tags of calls", isGiven(given) && tags(given)],
+    ["Star", starred && "kept for ever"],
+    ["Timeout", `${timeoutSeconds} s`],
+    ["Correlation id", correlationId && [code(correlationId), copier(correlationId, "correlation id")]],
+    ["Retries", retryWords(retryPolicy)],
+  ];
+}
+
+/** What a schedule submits, in a line. */
+export function callWords({ name, request }) {
+  return `submits "${name}": ${request.method} ${request.url}`;
 }
 
 export function failureFact(failure) {
   return failure && [`${failure.reason}: ${failure.message}`, h("div", null, when(failure.at))];
+}
+
+/** What is submitted. */
+export function callSections({ request }, json) {
+  const body = rawMember(json, "serviceCall", "request", "body");
+  return [
+    section("Service call", {}, h("p", { class: "first-line" }, h("b", null, request.method), " ", request.url), headerTable(Object.entries(request.headers ?? {}))),
+    section("Body", {}, textBox(body === "null" ? "" : body, { key: "body", what: "body" })),
+  ];
 }
 
 /** What is sent. */

@@ -197,18 +197,18 @@ const POLICY = [
   ["maxAttemptsDuration", "For at most", text],
 ];
 
-export function policyFields(hint, given) {
+export function policyFields(hint, given, { within = "" } = {}) {
   return h(
     "details",
     { class: "fold" },
     h("summary", null, "Retries"),
     h("p", { class: "hint" }, hint),
-    h("div", { class: "fields" }, POLICY.map(([name, label]) => field(`retryPolicy.${name}`, label, { value: given?.[name] }))),
+    h("div", { class: "fields" }, POLICY.map(([name, label]) => field(`${within}retryPolicy.${name}`, label, { value: given?.[name] }))),
   );
 }
 
-export function policy(form) {
-  const found = POLICY.map(([name, , read]) => [name, read(form, `retryPolicy.${name}`)]).filter(([, value]) => value !== undefined);
+export function policy(form, { within = "" } = {}) {
+  const found = POLICY.map(([name, , read]) => [name, read(form, `${within}retryPolicy.${name}`)]).filter(([, value]) => value !== undefined);
   return found.length ? Object.fromEntries(found) : undefined;
 }
 

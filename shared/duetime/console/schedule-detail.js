@@ -2,15 +2,16 @@
 
 import { paths, request } from "./api.js";
 import { h } from "./dom.js";
-import { callbackFacts, callbackSections, failureFact } from "./field-lists.js";
-import { field, showErrors, text } from "./forms.js";
+import { callbackFacts, callbackSections, callFacts, callSections, failureFact } from "./field-lists.js";
+import { clearErrors, field, invalid, number, showErrors, text } from "./forms.js";
 import { region } from "./lists.js";
+import { many, skippedWords } from "./many.js";
 import { calendarStrip } from "./schedule-calendar.js";
 import { scheduleFacts } from "./schedule-fields.js";
 import { occurrenceTable } from "./schedule-preview.js";
 import * as session from "./session.js";
-import { between, localTime, milliseconds, nearly, now, when } from "./times.js";
-import { badge, button, code, confirm, copier, dialog, facts, failureBadge, link, muted, nothing, place, section, table, toast } from "./ui.js";
+import { between, fromInput, localTime, milliseconds, nearly, now, when } from "./times.js";
+import { badge, button, code, confirm, copier, dialog, facts, failureBadge, link, muted, nothing, place, placeWith, section, table, toast } from "./ui.js";
 
 const KEPT = 100;
 /** Of a span of missed ones: no more are counted. */
@@ -62,7 +63,7 @@ function draw(page, path, { data: schedule, text }, { past, coming }, load) {
           coming.length ? occurrenceTable("Coming occurrences", coming.slice(0, SHOWN), schedule.timeZone) : h("p", { class: "muted" }, "None."),
         ),
         section("History", {}, past.length ? history(past) : h("p", { class: "muted" }, "No occurrence yet.")),
-        callbackSections(schedule, text),
+        schedule.serviceCall ? callSections(schedule.serviceCall, text) : callbackSections(schedule, text),
       ),
       h("div", null, section("Schedule", {}, allFacts(schedule))),
     ),
@@ -98,6 +99,8 @@ function allFacts(schedule) {
     ["Firings", schedule.firings],
     ...scheduleFacts(schedule),
     ...callbackFacts(schedule),
+    ...(schedule.serviceCall ? callFacts(schedule.serviceCall) : []),
+    ["Calls", schedule.serviceCall && link(placeWith(place("calls", session.tenant()), { tag: `schedule:${schedule.namespace}/${schedule.id}` }), "of this schedule")],
     ["Id", [code(schedule.id), copier(schedule.id, "id")]],
     ["Created", when(schedule.createdAt)],
     ["Changed", when(schedule.updatedAt)],
@@ -136,7 +139,8 @@ function scheduled(line) {
 
 /** What came of an occurrence, or of a span of missed ones, with what the receiver asked for. */
 function lineResult(line) {
-  return h("div", null, outcome(line), line.message && h("div", { class: "sub" }, line.message));
+  const call = line.serviceCallId && link(place("calls", session.tenant(), line.serviceCallId), "its service call");
+  return h("div", null, outcome(line), line.message && h("div", { class: "sub" }, line.message), call && h("div", { class: "sub" }, call));
 }
 
 function outcome(line) {
@@ -162,9 +166,11 @@ function buttons(page, path, schedule, load) {
     await load();
   };
   return [
-    isReadable && button("Trigger now", act("trigger", "Its callback is sent now, beside its occurrences."), { kind: "primary", key: "trigger" }),
+    isReadable && button("Trigger now", act("trigger", `Its ${schedule.serviceCall ? "service call is submitted" : "callback is sent"} now, beside its occurrences.`), { kind: "primary", key: "trigger" }),
     schedule.state === "Active" && button("Pause", () => pause(path, schedule, load), { key: "pause schedule" }),
     schedule.state === "Paused" && button("Resume", () => resume(path, schedule, load), { key: "pause schedule" }),
+    isReadable && button("Backfill", () => backfill(page, path, schedule, load), { key: "backfill" }),
+    isReadable && button("Cancel backfill", () => cancelBackfill(page, path, load), { key: "cancel backfill" }),
     isReadable && !["maxFirings", "receiver"].includes(schedule.endReason) && h("a", { class: "button", href: place("schedules", schedule.namespace, "schedule", schedule.id, "change"), data: { key: "change" } }, "Change"),
     button("Remove", () => remove(page, path, schedule), { kind: "danger", key: "remove" }),
   ];
@@ -184,6 +190,62 @@ function pause(path, schedule, load) {
       toast("The schedule is paused.");
       await load();
     },
+  });
+}
+
+/** First the range, then how many there are in it. */
+function backfill(page, path, schedule, load) {
+  dialog({
+    title: `Backfill ${schedule.id}`,
+    content: [
+      h("p", null, "The occurrences of a range of the past are sent once more, or late. What is pending or to come is left out."),
+      h(
+        "div",
+        { class: "fields" },
+        field("from", "From", { type: "datetime-local", autofocus: true }),
+        field("to", "Before", { type: "datetime-local", hint: "now when empty" }),
+        field("rateLimit", "Per second", { inputmode: "decimal", hint: "how many become due, such as 0.5; 1 when empty" }),
+      ),
+    ],
+    label: "Count",
+    onProblem: showErrors,
+    act: async (form) => {
+      clearErrors(form);
+      const range = { from: fromInput(form.elements.from.value), to: fromInput(form.elements.to.value) ?? undefined, rateLimit: number(form, "rateLimit") };
+      if (!range.from) throw invalid({ field: "from", message: "is missing" });
+      many(page, {
+        title: `Backfill ${schedule.id}`,
+        content: h("p", null, `From ${localTime(range.from)} to ${range.to ? localTime(range.to) : "now"}. Each is beside the schedule, and in no history.`),
+        label: "Send",
+        path: `${path}/backfill`,
+        body: () => range,
+        counted: (sums) => `${occurrences(sums.created)}${lastWords(sums)}${skippedWords(sums)}`,
+        words: (sums) => `${occurrences(sums.created)} will be sent${skippedWords(sums)}`,
+        done: load,
+      });
+    },
+  });
+}
+
+function lastWords({ last }) {
+  return last.lastDueAt === null ? "" : `, the last one at ${localTime(last.lastDueAt)}`;
+}
+
+function occurrences(count) {
+  return count === 1 ? "1 occurrence" : `${count} occurrences`;
+}
+
+function cancelBackfill(page, path, load) {
+  many(page, {
+    title: "Cancel backfills?",
+    content: h("p", null, "What backfills are still to send is not sent. What is in flight goes on."),
+    label: "Cancel backfills",
+    kind: "danger",
+    path: `${path}/backfill/cancel`,
+    body: () => ({}),
+    counted: (sums) => `${occurrences(sums.cancelled)} still to send`,
+    words: (sums) => `${occurrences(sums.cancelled)} cancelled${skippedWords(sums)}`,
+    done: load,
   });
 }
 

@@ -2,11 +2,14 @@
 
 import { paths } from "./api.js";
 import { h } from "./dom.js";
+import { callWords } from "./field-lists.js";
+import { field, text } from "./forms.js";
 import { filters, pagedList, tabs } from "./lists.js";
+import { many, skippedWords } from "./many.js";
 import { namespaceChoice } from "./namespaces.js";
 import * as session from "./session.js";
 import { when } from "./times.js";
-import { badge, empty, failureBadge, link, nothing, place, table, tags } from "./ui.js";
+import { badge, button, empty, failureBadge, link, nothing, place, table, tags } from "./ui.js";
 
 const STATES = [
   ["", "All"],
@@ -48,8 +51,44 @@ export function scheduleList(page, { namespace }) {
     ),
     tabs(page, base, "state", STATES),
     filters(page, base, FILTERS, { kept: ["state"] }),
+    session.may("writer") && toolbar(page, namespace, list.redraw),
     list.element,
   );
+}
+
+/** For all that match the filters but the state: only active ones are paused, only paused ones resumed. */
+function toolbar(page, namespace, done) {
+  const given = Object.fromEntries(FILTERS.map(({ name }) => [name, page.query.get(name)]).filter(([, value]) => value));
+  const words = Object.entries(given).map(([name, value]) => `${name} ${value}`).join(", ");
+  const which = words ? "all that match" : "all";
+  const ones = words ? `schedules with ${words}` : "schedules of this namespace";
+  const path = paths.schedules(namespace);
+  const pause = () =>
+    many(page, {
+      title: "Pause many",
+      content: [
+        h("p", null, `All active ${ones} are paused. What comes due meanwhile is missed.`),
+        h("div", { class: "fields" }, field("reason", "Reason", { wide: true, hint: "for people; may be empty", maxlength: 255, autofocus: true })),
+      ],
+      label: "Pause",
+      path: `${path}/pause`,
+      body: (form) => ({ ...given, reason: text(form, "reason") }),
+      counted: (sums) => `${sums.affected} of them`,
+      words: (sums) => `${sums.affected} paused${skippedWords(sums)}`,
+      done,
+    });
+  const resume = () =>
+    many(page, {
+      title: "Resume many",
+      content: h("p", null, `All paused ${ones} are resumed. What they missed fires as each one says.`),
+      label: "Resume",
+      path: `${path}/resume`,
+      body: () => given,
+      counted: (sums) => `${sums.affected} of them`,
+      words: (sums) => `${sums.affected} resumed${skippedWords(sums)}`,
+      done,
+    });
+  return h("div", { class: "actions bar" }, button(`Pause ${which}`, pause, { key: "pause all" }), button(`Resume ${which}`, resume, { key: "resume all" }));
 }
 
 function scheduleTable(items) {
@@ -63,7 +102,7 @@ function scheduleTable(items) {
         cell: (schedule) => [
           link(place("schedules", schedule.namespace, "schedule", schedule.id), schedule.id),
           h("div", null, schedule.description),
-          h("div", { class: "sub" }, schedule.callbackUrl),
+          h("div", { class: "sub" }, schedule.callbackUrl ?? (schedule.serviceCall && callWords(schedule.serviceCall))),
           tags(schedule.tags),
         ],
       },

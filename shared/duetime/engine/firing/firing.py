@@ -270,7 +270,8 @@ class Firing:
                 self._count_sent(attempt, now, monotonic)
                 callbacks.append(callback)
             elif attempt.has_place:
-                self._flow.end(attempt, HostSignal.NEUTRAL, monotonic)
+                # What goes to no host, since it is submitted, need not be slow at first.
+                self._flow.end(attempt, HostSignal.NEUTRAL if attempt.queue[1] else HostSignal.ANSWERED, monotonic)
         self._submit(callbacks)
         self.start_attempts()
 
