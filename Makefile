@@ -89,13 +89,16 @@ build: .venv-sam/.installed ## sam build (RUNTIME=, ARCH=, RUNTIME_PYTHON=)
 
 # Replaces a table by an empty one, when the template asks for that: ALLOW_REPLACEMENT=1. Nothing else lets it.
 ALLOW_REPLACEMENT ?=
+# Requests to the API go to new code by and by, and an alarm rolls the stack back: GRADUAL=Canary10Percent5Minutes.
+GRADUAL ?=
 # More options of `sam deploy`: --no-confirm-changeset where nobody is there to ask.
 DEPLOY_OPTIONS ?=
 PROTECT_TABLES := $(CURDIR)/.venv-sam/bin/python scripts/protect_tables.py duetime-$(STAGE)
 
 .PHONY: deploy
-deploy: build ## Build and deploy to your AWS account (STAGE=, PARAMETERS="LogRetentionDays=90 ...")
+deploy: build ## Build and deploy to your AWS account (STAGE=, GRADUAL=, PARAMETERS="LogRetentionDays=90 ...")
 	$(PROTECT_TABLES) $(if $(ALLOW_REPLACEMENT),--allow-replacement)
+	$(if $(GRADUAL),.venv-sam/bin/python scripts/deploy_gradually.py .aws-sam/build/template.yaml $(GRADUAL))
 	$(SAM) deploy --stack-name duetime-$(STAGE) $(DEPLOY_OPTIONS) \
 	  --parameter-overrides Stage=$(STAGE) Runtime=$(RUNTIME) Architecture=$(ARCH) $(PARAMETERS)
 	$(PROTECT_TABLES)

@@ -1,4 +1,4 @@
-"""Print template.yaml as the CloudFormation that the SAM transform makes of it, as JSON.
+"""Print template.yaml, or a template that is named, as the CloudFormation that SAM makes of it, as JSON.
 
 Run by the interpreter that has the SAM CLI (``.venv-sam/bin/python``). ``sam validate`` does not look at the outcome:
 a reference to a resource that SAM does not generate is only seen there.
@@ -40,4 +40,4 @@ def translate(path: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    json.dump(translate(TEMPLATE), sys.stdout, indent=1)
+    json.dump(translate(Path(sys.argv[1]) if sys.argv[1:] else TEMPLATE), sys.stdout, indent=1)
