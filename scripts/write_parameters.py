@@ -51,6 +51,7 @@ NO_PARAMETERS = {
     "store": "made of the tables",
     "kms_key_id": "the stack's key",
     "poller_function": "the stack's own, if Sleep is auto",
+    "public_url": "the API's own, unless PublicUrl has another",
     "log_format": "JSON, which Logs Insights reads",
     "egress_allow_loopback": "nobody listens beside a function",
     "deadline_margin_seconds": "belongs to the end of a life that Lambda allows",

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         Unreachable,
     )
     from duetime_client.models import (
+        Answered,
         ApiKey,
         Attempt,
         AttemptOutcome,
@@ -110,6 +111,7 @@ __version__ = "0.1.0"
 __all__ = [
     "NO_RETRIES",
     "UNSET",
+    "Answered",
     "ApiError",
     "ApiKey",
     "AsyncDuetime",

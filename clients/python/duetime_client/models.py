@@ -22,6 +22,8 @@ _SECONDS = timedelta(seconds=1)
 class TimerState(OpenEnum):
     SCHEDULED = "Scheduled"
     FIRING = "Firing"
+    WAITING = "Waiting"
+    """Its receiver took the work with a 202, and is to say when it is done."""
     FIRED = "Fired"
     FAILED = "Failed"
     CANCELLED = "Cancelled"
@@ -33,6 +35,7 @@ class FailureReason(OpenEnum):
     HTTP_STATUS = "HttpStatus"
     NOT_OK = "NotOk"
     TIMEOUT = "Timeout"
+    NACK = "Nack"
     NETWORK = "Network"
     REFUSED_URL = "RefusedUrl"
     REFUSED_ADDRESS = "RefusedAddress"
@@ -47,6 +50,7 @@ class AttemptOutcome(OpenEnum):
     FIRED = "Fired"
     RESCHEDULED = "Rescheduled"
     RETRY = "Retry"
+    WAITING = "Waiting"
     FAILED = "Failed"
 
 
@@ -160,6 +164,17 @@ class MovedTimers:
     affected: int
     skipped: int
     next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What is stored of an attempt whose receiver took the work, after an answer. ``answer_by``: until when another
+    one is awaited; None when none is."""
+
+    firing_id: str
+    attempt: int
+    outcome: AttemptOutcome
+    answer_by: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,8 @@ from urllib.parse import quote, urlencode
 
 from duetime_client.decoding import decode
 from duetime_client.errors import ApiError, InvalidArgument, UnexpectedAnswer, error_from
-from duetime_client.models import Health, Principal
-from duetime_client.values import UNSET, RawJson, json_bytes, read_json
+from duetime_client.models import Answered, Health, Principal
+from duetime_client.values import UNSET, RawJson, duration, instant, json_bytes, query_pairs, read_json, without_nulls
 
 T = TypeVar("T")
 
@@ -167,6 +167,32 @@ def changing(
         headers=sent,
         read=lambda answer: answer.as_a(kind),
         has_own_key=has_own_key,
+    )
+
+
+def answering(
+    operation: str,
+    path: str,
+    firing_id: str,
+    answer: str,
+    *,
+    attempt: int | None,
+    within: timedelta | None,
+    message: str | None,
+    retry: bool | None,
+    scheduled_at: datetime | None = None,
+) -> Request[Answered]:
+    """An answer to a firing that waits of the timer or schedule at ``path``."""
+    at = None if scheduled_at is None else instant("scheduled_at", scheduled_at)
+    given = {"attempt": attempt, "scheduledAt": at}
+    body = {"within": None if within is None else duration("within", within), "message": message, "retry": retry}
+    return changing(
+        operation,
+        "POST",
+        f"{path}/firings/{segment('firing_id', firing_id)}/{segment('answer', answer)}",
+        Answered,
+        without_nulls(body),
+        query=query_pairs({name: value for name, value in given.items() if value is not None}),
     )
 
 

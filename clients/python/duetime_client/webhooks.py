@@ -12,6 +12,9 @@ it does as well.
         return 400
     if not already_done(callback.webhook_id):
         ...
+
+Work that takes longer than a callback may: respond 202 with ``taken(timedelta(minutes=10))`` as JSON, and POST to
+``answer_url(callback.ack_url, "ack")`` when it is done.
 """
 
 from __future__ import annotations
@@ -24,8 +27,8 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Protocol
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, Protocol
 
 DEFAULT_TOLERANCE_SECONDS = 300.0
 
@@ -57,7 +60,8 @@ class InvalidBody(VerificationError):
 class Callback:
     """What arrived. ``webhook_id`` names the firing: all attempts of one have the same.
 
-    ``attempt`` counts from 1. ``execute_at`` is when it was due, ``fired_at`` when this attempt began.
+    ``attempt`` counts from 1. ``execute_at`` is when it was due, ``fired_at`` when this attempt began. ``ack_url`` is
+    where to say what came of work that was taken (``answer_url``): it is a secret, as good for that as an API key.
     """
 
     webhook_id: str
@@ -69,6 +73,7 @@ class Callback:
     attempt: int
     payload: Any = field(repr=False)
     correlation_id: str | None = None
+    ack_url: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +95,7 @@ class ScheduleCallback:
     attempt: int
     payload: Any = field(repr=False)
     correlation_id: str | None = None
+    ack_url: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +183,27 @@ def _sent(given: Mapping[str, str], value: Mapping[str, Any]) -> dict[str, Any]:
         "attempt": int(value["attempt"]),
         "payload": value["payload"],
         "correlation_id": given.get("x-correlation-id"),
+        "ack_url": None if value.get("ackUrl") is None else _text(value["ackUrl"]),
     }
+
+
+def taken(within: timedelta) -> dict[str, Any]:
+    """The body, as JSON, of a 202 that takes the work of a callback: an answer will come ``within`` that time.
+
+    Silence until then is a failed attempt. All waiting is 24 hours at most, from the start of the attempt.
+    """
+    if not timedelta() < within <= timedelta(hours=24):
+        raise ValueError("within must be more than 0 and at most 24 hours")
+    return {"ack": {"within": within.total_seconds()}}
+
+
+def answer_url(ack_url: str, answer: Literal["ack", "nack", "heartbeat"]) -> str:
+    """The URL to POST an answer to, no API key needed. ``ack_url`` is that of the callback.
+
+    A heartbeat has the JSON body ``taken(...)["ack"]``; a nack may have ``{"message": "...", "retry": false}``.
+    """
+    path, _, query = ack_url.partition("?")
+    return f"{path.rpartition('/')[0]}/{answer}?{query}"
 
 
 def verify_event(

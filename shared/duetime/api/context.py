@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from duetime.api.http.cursors import Cursors
@@ -18,6 +19,7 @@ from duetime.app.schedules import Schedules
 from duetime.app.timers import Timers
 from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 from duetime.delivery.encryption import SecretBox
+from duetime.delivery.firing_urls import FIRING_KEY
 from duetime.domain.clock import Clock
 from duetime.domain.errors import NamespaceNotFound, StoreError
 from duetime.domain.events import Event
@@ -26,6 +28,7 @@ from duetime.domain.principals import Principal
 from duetime.domain.redaction import DEFAULT_RULES, RedactionRules
 from duetime.domain.timers import MAX_CALLBACK_TIMEOUT_SECONDS, Timer
 from duetime.stores.port.store import Store
+from duetime.stores.shared_keys import shared_key
 
 if TYPE_CHECKING:
     from duetime.app.service_calls import CallServices
@@ -158,6 +161,8 @@ class Services:
     cursors: Cursors
     timers: Timers
     schedules: Schedules
+    firing_key: Callable[[], bytes]
+    """Makes the signatures in URLs by which receivers answer."""
 
     @property
     def local_timers(self) -> LocalTimers:
@@ -176,7 +181,9 @@ class Services:
         store, clock = context.store, context.clock
         timers = Timers(store, clock, context.on_stored, context.cancelled_retention)
         schedules = Schedules(store, context.on_stored)
-        return cls(context, NamespaceCache(store, clock), Cursors(store.catalogue), timers, schedules)
+        firing_key = lru_cache(maxsize=1)(lambda: shared_key(store.catalogue, FIRING_KEY))
+        cursors = Cursors(store.catalogue)
+        return cls(context, NamespaceCache(store, clock), cursors, timers, schedules, firing_key)
 
     def with_ids(self, new_id: Callable[[], str]) -> Services:
         """The same for one request, whose ids ``new_id`` makes."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from duetime.api.context import ApiContext, ServedRequest, Services
-from duetime.api.http.authentication import refuse_key_in_query
+from duetime.api.http.authentication import has_signature, refuse_key_in_query
 from duetime.api.http.errors import MethodNotAllowed
 from duetime.api.http.idempotency import IDEMPOTENCY_KEY, carried_out_once, given_key
 from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, refuse_unsupported
@@ -137,7 +137,8 @@ class _Exchange:
         if request.query:
             refuse_key_in_query(request)
         authenticate = services.context.authenticate
-        if authenticate is not None and route.permission is not PUBLIC:
+        is_signed = route.takes_signature and has_signature(request)
+        if authenticate is not None and route.permission is not PUBLIC and not is_signed:
             request = self._request = replace(request, principal=authenticate(request))
         authorise(route.permission, request.principal, parameters)
         if route.method in WRITES:

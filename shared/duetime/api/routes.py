@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from duetime.api.documents import console
 from duetime.api.documents.endpoints import document_routes
+from duetime.api.firings import endpoints as firings
 from duetime.api.http.route import Route
 from duetime.api.keys import endpoints as keys
 from duetime.api.namespaces import endpoints as namespaces
@@ -41,6 +42,7 @@ TIMER_ROUTES = (
     *redrives.ROUTES,
     *recomputes.ROUTES,
     *attempts.ROUTES,
+    *firings.ROUTES,
     *keys.ROUTES,
     *webhooks.ROUTES,
     *schedules.ROUTES,

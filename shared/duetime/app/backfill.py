@@ -157,7 +157,7 @@ class Backfills:
         store = self.schedules.store
         page = store.schedules.backfilled(namespace, schedule_id, cursor=cursor, limit=limit, now=now)
         waiting = [timer for timer in page.items if timer.state is TimerState.SCHEDULED]
-        skipped = sum(timer.state is TimerState.FIRING for timer in page.items)
+        skipped = sum(timer.state.has_open_attempt for timer in page.items)
         if waiting and not dry_run:
             refs = [TimerRef(timer.timer_id, timer.revision) for timer in waiting]
             results = store.timers.delete(namespace, refs, now=now)

@@ -146,7 +146,7 @@ def refusal_to_fire(namespace: Namespace, timer_id: str, result: ChangeResult) -
     """Return why a timer was not made due; None when it was, or was due already."""
     if result.status is not ChangeStatus.WRONG_STATE or result.timer is None:
         return _refusal(namespace, timer_id, result)
-    if result.timer.state is TimerState.FIRING:
+    if result.timer.state.has_open_attempt:
         return AttemptInFlight(f"an attempt of timer {timer_id!r} is in flight")
     way_on = "redrive it" if result.timer.state is TimerState.FAILED else "replace it"
     return TimerFinished(f"timer {timer_id!r} is {result.timer.state}: {way_on} to have it fired again")
@@ -156,7 +156,7 @@ def refusal_to_cancel(namespace: Namespace, timer_id: str, result: ChangeResult)
     """Return why a timer was not cancelled; None when it was, or was before."""
     if result.status is not ChangeStatus.WRONG_STATE or result.timer is None:
         return _refusal(namespace, timer_id, result)
-    if result.timer.state is TimerState.FIRING:
+    if result.timer.state.has_open_attempt:
         return AttemptInFlight(f"an attempt of timer {timer_id!r} is in flight: cancel it when that has ended")
     return TimerFinished(f"timer {timer_id!r} is {result.timer.state}: it cannot be cancelled any more")
 

@@ -1,4 +1,4 @@
-"""The use cases of timers: create, put, get, list, update, cancel, delete, fire, redrive, and those of many at once.
+"""The use cases of timers: create, put, get, list, update, cancel, delete, fire, redrive, answer; of one or of many.
 
 Each raises what kept it from being done; those of many return it in place of a result. ``wanted`` is a condition on
 the revision (``If-Match``), None when there is none: the store judges a single revision, and of a list or ``*`` the
@@ -24,9 +24,12 @@ from duetime.app.redrives import (
     refused,
 )
 from duetime.app.revisions import Revisions
+from duetime.domain.answers import Answer, Refusal
 from duetime.domain.clock import Clock
 from duetime.domain.errors import (
     DuetimeError,
+    FiringNotWaiting,
+    FiringOver,
     RevisionMismatch,
     StoreUnavailable,
     TimerConflict,
@@ -197,6 +200,25 @@ class Timers:
             lambda _: ChangeResult(ChangeStatus.REFUSED),
         )
         return [_cancelled(namespace, ref.timer_id, result) for ref, result in zip(refs, results, strict=True)]
+
+    def answer(self, namespace: Namespace, timer_ids: Sequence[str], answer: Answer, *, now: datetime) -> Timer:
+        """Take an answer to a firing that waits, of one of these timers. One that is repeated changes nothing.
+
+        Raises ``TimerNotFound``, ``FiringNotWaiting`` and ``FiringOver``.
+        """
+        refusals: list[Refusal] = []
+        for timer_id in timer_ids:
+            result = self.store.timers.answer(namespace, timer_id, answer, now=now)
+            if isinstance(result, Timer):
+                self.on_stored([result])
+                return result
+            if result is not None:
+                refusals.append(result)
+        if Refusal.EARLY in refusals:
+            raise FiringNotWaiting(f"firing {answer.firing_id} does not wait, or it is not recorded yet that it does")
+        if refusals:
+            raise FiringOver(f"firing {answer.firing_id}, or this attempt of it, has ended or has another answer")
+        raise TimerNotFound(namespace.name, timer_ids[0])
 
     def fire(self, namespace: Namespace, timer_id: str, *, now: datetime, wanted: Revisions | None) -> Timer:
         """Make a waiting timer due now. One that is due already is left as it is."""

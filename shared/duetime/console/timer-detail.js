@@ -64,6 +64,7 @@ function verdict(timer, attempts) {
   }
   if (timer.state === "Cancelled") return h("span", null, `Cancelled ${timer.attempts === 0 ? "before its first attempt" : `after ${timer.attempts} attempts`}, `, nearly(timer.updatedAt), ".");
   if (timer.state === "Firing") return h("span", null, "An attempt is in flight.");
+  if (timer.state === "Waiting") return h("span", null, "The receiver took the work, and is to say by ", nearly(timer.nextAttemptAt), " what came of it.");
   if (timer.attempts > 0) return h("span", null, `Attempt ${timer.attempts} failed: `, failureWords(timer.failure), ". The next one is ", nearly(timer.nextAttemptAt), ".");
   return h("span", null, Date.parse(timer.executeAt) > now() ? "Fires " : "Due ", nearly(timer.executeAt), ".");
 }
@@ -78,7 +79,7 @@ function timerFacts(timer) {
     ["Due", when(timer.executeAt, { milliseconds: true })],
     ["By local time", timer.localTime && `${timer.localTime.replace("T", " ")} ${timer.timeZone}`],
     ["Fired", timer.firedAt && when(timer.firedAt, { milliseconds: true })],
-    ["Next attempt", timer.nextAttemptAt && timer.nextAttemptAt !== timer.executeAt && when(timer.nextAttemptAt, { milliseconds: true })],
+    [timer.state === "Waiting" ? "Answer by" : "Next attempt", timer.nextAttemptAt && timer.nextAttemptAt !== timer.executeAt && when(timer.nextAttemptAt, { milliseconds: true })],
     ["Attempts", timer.attempts],
     ["Last failure", failureFact(timer.failure)],
     ...callbackFacts(timer),

@@ -9,6 +9,7 @@ const KINDS = {
   Retry: "waiting",
   Running: "running",
   Firing: "running",
+  Waiting: "running",
   Succeeded: "good",
   Fired: "good",
   Rescheduled: "good",

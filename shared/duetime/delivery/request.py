@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import lru_cache
 
 from duetime import __version__
+from duetime.delivery.firing_urls import FiringUrls
 from duetime.delivery.headers import header_line, is_reserved, stored_headers, visible
 from duetime.delivery.port import Callback
 from duetime.delivery.signing import Signer
@@ -23,20 +24,23 @@ _FIXED_HEADERS = ("Content-Type: application/json", f"User-Agent: {USER_AGENT}")
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def callback_for(timer: Timer, *, key: int, fired_at: datetime, signer: Signer | None = None) -> Callback:
+def callback_for(
+    timer: Timer, *, key: int, fired_at: datetime, signer: Signer | None = None, urls: FiringUrls | None = None
+) -> Callback:
     """The POST of the next attempt of ``timer``, which begins at ``fired_at``. ``key`` comes back with the result.
 
-    Without a ``signer`` it carries no signature.
+    Without a ``signer`` it carries no signature, without ``urls`` no URL for an answer.
 
     The payload is spliced in as its stored text, so what the client sent arrives digit for digit.
     """
     content = timer.content
     fired_at_member, timestamp, timestamp_line = _fired_at_parts(fired_at)
     payload = "null" if content.payload_json is None else content.payload_json
+    ack_url = "" if urls is None else f',"ackUrl":"{urls.ack_url(timer)}"'
     text = (
         f"{_namespace_member(timer.namespace)}{_identity(timer)},"
         f'"executeAt":"{format_instant(content.execute_at)}",{fired_at_member}'
-        f'"attempt":{timer.attempts + 1},"payload":{payload}}}'
+        f'"attempt":{timer.attempts + 1},"payload":{payload}{ack_url}}}'
     )
     # A lone surrogate has no UTF-8 form; as \\udxxx it is the JSON escape that it came from.
     body = text.encode(errors="backslashreplace")

@@ -35,6 +35,7 @@ class AttemptOutcome(StrEnum):
     FIRED = "Fired"
     RESCHEDULED = "Rescheduled"
     RETRY = "Retry"
+    WAITING = "Waiting"
     FAILED = "Failed"
 
     @property
@@ -127,6 +128,20 @@ def first_attempt_at(log_text: str | None, *, firing_id: str) -> datetime | None
             if newest.firing_id == firing_id:
                 return newest.first_started_at or newest.started_at
     return None
+
+
+def newest_attempt(log_text: str | None, *, firing_id: str, number: int) -> AttemptRecord | None:
+    """Return the newest entry of a log if it is of this attempt and can be read."""
+    newest = read_attempts(log_text)[-1:]
+    return newest[0] if newest and (newest[0].firing_id, newest[0].number) == (firing_id, number) else None
+
+
+def with_newest_as(log_text: str | None, record: AttemptRecord) -> str:
+    """Return the log with ``record`` as its newest entry, in the place of one of the same attempt."""
+    older = _entries(log_text) if log_text else []
+    if newest_attempt(log_text, firing_id=record.firing_id, number=record.number) is not None:
+        older.pop()
+    return append_attempt(_encode_json(older) if older else None, record)
 
 
 # -- the stored form: an array per attempt, for names would take a third of it ------------------------------------

@@ -116,6 +116,18 @@ class TimerNotFound(DuetimeError):
         super().__init__(f"timer {timer_id!r} does not exist in namespace {namespace!r}")
 
 
+class FiringOver(DuetimeError):
+    """The timer is at another firing or attempt by now, or has another answer: nothing is taken any more."""
+
+    code = "firing_over"
+
+
+class FiringNotWaiting(DuetimeError):
+    """It is not stored, or not yet, that the receiver answered 202."""
+
+    code = "firing_not_waiting"
+
+
 class TimerConflict(DuetimeError):
     """A timer with this id exists and has other content."""
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
 from datetime import datetime
+from typing import Final
+from urllib.parse import quote
 from uuid import UUID, uuid5
 
 from duetime.domain.times import to_milliseconds
@@ -91,6 +94,25 @@ def check_schedule_id(namespace: str, schedule_id: str) -> str:
 def sort_key(namespace: str, timer_id: str) -> str:
     """``TIMER#<namespace>#<timer_id>``: a namespace has no ``#``, so the first two are unambiguous."""
     return f"TIMER#{namespace}#{timer_id}"
+
+
+SAFE_PREFIX: Final = "base64url:"
+"""Begins a spelling of an id in a path by safe characters alone: what follows is the unpadded base64url of its UTF-8.
+An API Gateway HTTP API hands over the path decoded, and not faithfully: it cuts it at an encoded '?', and decodes '%'
+more than once (docs/decisions/0010). An id that itself begins so must be written so."""
+
+# Seen to arrive unchanged through every gateway: unreserved and most of sub-delims, space, '#', all beyond ASCII.
+_FAITHFUL = re.compile(r"[A-Za-z0-9._~!$&'()*,;=:@ #\u00a0-\U0010ffff-]+")
+
+
+def item_path(namespace: str, items: str, item_id: str) -> str:
+    """Return the path in the API of one of ``items``, timers or schedules, in the spelling that arrives anywhere."""
+    is_faithful = _FAITHFUL.fullmatch(item_id) and item_id not in (".", "..")
+    if is_faithful and not item_id.startswith(SAFE_PREFIX):
+        segment = quote(item_id, safe="!$&'()*,;=:@")
+    else:
+        segment = SAFE_PREFIX + base64.urlsafe_b64encode(item_id.encode()).rstrip(b"=").decode()
+    return f"/v1/namespaces/{namespace}/{items}/{segment}"
 
 
 UUID7_RANDOM_BITS = 74

@@ -39,6 +39,7 @@ class Outcome:
     - rescheduled by the receiver: ``state`` SCHEDULED, new ``execute_at`` = ``next_attempt_at``, new
       ``firing_id``, ``attempts`` 0
     - parked: ``state`` FIRING, ``next_attempt_at`` = when it may be fired again
+    - taken by the receiver: ``state`` WAITING, ``next_attempt_at`` = until when an answer is awaited
     - failed: ``state`` FAILED, ``next_attempt_at`` None, ``failure`` and ``expires_at`` set
     - of a schedule that moves on: ``state`` SCHEDULED, ``execute_at`` and ``firing_id`` of the next occurrence,
       ``attempts`` 0; of one that ends: ``state`` FIRED, ``next_attempt_at`` and ``expires_at`` None
@@ -72,7 +73,7 @@ class Outcome:
         timer = self.timer
         if self.schedule is not None and self.timer.is_schedule:
             return self.schedule.made_of is not None and self.schedule.made_of.is_of_attempt
-        return self.state is TimerState.FIRING or (self.attempts, self.firing_id) != (timer.attempts, timer.firing_id)
+        return self.state.has_open_attempt or (self.attempts, self.firing_id) != (timer.attempts, timer.firing_id)
 
     @property
     def is_put_off(self) -> bool:
@@ -144,8 +145,9 @@ def reconciled(outcome: Outcome, stored: Timer | None) -> Outcome | RecordStatus
     if _written_by(recorded(outcome, now=stored.updated_at)) == _written_by(stored):
         return RecordStatus.APPLIED
     is_unchanged = stored.revision == outcome.timer.revision
-    # What came of no attempt was decided by the old revision alone, and is to be decided anew.
-    if _is_same_attempt(outcome.timer, stored) and (outcome.is_of_attempt or is_unchanged):
+    # What came of no attempt, or of no answer, was decided by the old revision alone, and is to be decided anew.
+    is_of_row = not outcome.is_of_attempt or outcome.timer.state is TimerState.WAITING
+    if _is_same_attempt(outcome.timer, stored) and (is_unchanged or not is_of_row):
         return replace(outcome, timer=stored)
     return RecordStatus.SUPERSEDED
 

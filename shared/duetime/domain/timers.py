@@ -2,7 +2,7 @@
 
 State machine (docs/state-machine.md): ``Scheduled -> Fired``, ``Scheduled -> Scheduled`` (retry, reschedule),
 ``Scheduled -> Failed``, ``Scheduled -> Cancelled``, ``Failed -> Scheduled`` (redrive). ``Firing`` is stored only for
-parked timers.
+parked timers, ``Waiting`` where a receiver has taken the work and is to say when it is done (``domain.answers``).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ SERVICE_CALLS: Final = "duetime:service-calls"
 class TimerState(StrEnum):
     SCHEDULED = "Scheduled"
     FIRING = "Firing"
+    WAITING = "Waiting"
     FIRED = "Fired"
     FAILED = "Failed"
     CANCELLED = "Cancelled"
@@ -40,6 +41,11 @@ class TimerState(StrEnum):
     def is_finished(self) -> bool:
         return self in (TimerState.FIRED, TimerState.FAILED, TimerState.CANCELLED)
 
+    @property
+    def has_open_attempt(self) -> bool:
+        """Tell whether an attempt was begun of which it is stored that it goes on."""
+        return self in (TimerState.FIRING, TimerState.WAITING)
+
 
 class FailureReason(StrEnum):
     """The reason for which the last attempt failed, or a timer cannot be fired at all."""
@@ -47,6 +53,9 @@ class FailureReason(StrEnum):
     HTTP_STATUS = "HttpStatus"
     NOT_OK = "NotOk"
     TIMEOUT = "Timeout"
+    """Also: no answer to a firing that waits, until its deadline."""
+    NACK = "Nack"
+    """The receiver had taken the work, and has said that it failed."""
     NETWORK = "Network"
     REFUSED_URL = "RefusedUrl"
     REFUSED_ADDRESS = "RefusedAddress"
@@ -107,8 +116,8 @@ def is_too_late(armed_at: datetime, expire_after_ms: int | None, now: datetime) 
 class Timer:
     """A stored timer.
 
-    ``next_attempt_at`` is the key of the due index: ``content.execute_at``, or later while a retry waits or
-    the timer is parked; None when finished (the index is sparse). ``revision`` counts changes from 1.
+    ``next_attempt_at`` is the key of the due index: ``content.execute_at``, or later while a retry waits, the timer
+    is parked or an answer is awaited; None when finished (the index is sparse). ``revision`` counts changes from 1.
     ``firing_id`` names the logical firing: kept by retries and redrives, renewed by anything that makes it
     another message. ``digest`` identifies the content as it was asked for. ``expires_at`` is set when finished.
     ``rearmed_at`` is when it was last redriven or fired by hand: how long it may be tried counts from then at least.
@@ -176,7 +185,7 @@ class Timer:
 
     def attempt_may_be_in_flight(self, now: datetime) -> bool:
         """Tell whether an attempt may be in flight: parked, or due and not recorded yet."""
-        return self.state is TimerState.FIRING or (self.next_attempt_at is not None and self.next_attempt_at <= now)
+        return self.state.has_open_attempt or (self.next_attempt_at is not None and self.next_attempt_at <= now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,8 +292,8 @@ def changed(timer: Timer, change: TimerChange, *, firing_id: str, now: datetime)
     """``timer`` with ``change`` applied. The caller has checked that it is not finished.
 
     Another message, or another time, is a new firing with its attempts ahead; a message waits out the back-off of
-    the one before, unless that was parked. Any other change (labels, retry policy, timeout, expiry) leaves the firing
-    alone, and the attempt that may be in flight: its outcome is recorded beside the change.
+    the one before, unless that has an open attempt. Any other change (labels, retry policy, timeout, expiry) leaves
+    the firing alone, and the attempt that may be in flight: its outcome is recorded beside the change.
     """
     content = replace(timer.content, **change.given())  # type: ignore[arg-type]  # the fields' own types
     labelled = replace(
@@ -292,7 +301,7 @@ def changed(timer: Timer, change: TimerChange, *, firing_id: str, now: datetime)
     )
     if _firing(content) == _firing(timer.content):
         return labelled
-    has_own_time = timer.state is TimerState.FIRING or content.execute_at != timer.content.execute_at
+    has_own_time = timer.state.has_open_attempt or content.execute_at != timer.content.execute_at
     return replace(
         labelled,
         state=TimerState.SCHEDULED,
@@ -338,7 +347,7 @@ def rearmed(timer: Timer, rearm: Rearm, *, now: datetime, expires_at: datetime |
 
 
 def _cancelled(timer: Timer, *, now: datetime, expires_at: datetime | None) -> Timer | None:
-    """Return ``timer`` as it ends by hand, or as it is when it has; None when it is parked or ended otherwise.
+    """Return ``timer`` as it ends by hand, or as it is when it has; None in any other state.
 
     Attempts, failure and log stay. The outcome of an attempt that is in flight is not recorded any more.
     """

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from duetime.delivery.encryption import SecretBox, SecretUnavailable
+from duetime.delivery.firing_urls import FIRING_KEY, FiringUrls
 from duetime.delivery.signing import Signer
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreError, StoreUnavailable
@@ -18,6 +19,7 @@ from duetime.domain.namespaces import NAMESPACE_SECONDS, EncryptedSecret, Misfir
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from duetime.domain.timers import Timer
 from duetime.stores.port.catalogue import Catalogue
+from duetime.stores.shared_keys import shared_key
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +66,17 @@ class _Entry:
 
 
 class NamespaceCache:
-    def __init__(self, catalogue: Catalogue, *, clock: Clock, secret_box: SecretBox | None) -> None:
-        """``secret_box`` None: this process can decrypt nothing, so namespaces with secrets are not usable."""
+    def __init__(
+        self, catalogue: Catalogue, *, clock: Clock, secret_box: SecretBox | None, public_url: str = ""
+    ) -> None:
+        """``secret_box`` None: this process can decrypt nothing, so namespaces with secrets are not usable.
+
+        ``public_url``: where receivers find the API; empty: nowhere.
+        """
         self._catalogue = catalogue
+        self._public_url = public_url
+        self.firing_urls: FiringUrls | None = None
+        """There once something was loaded, where receivers find the API."""
         self._clock = clock
         self._secret_box = secret_box
         self._entries: dict[str, _Entry] = {}
@@ -99,6 +109,8 @@ class NamespaceCache:
         While the store does not answer, what was known stays in force; where nothing was, ``StoreUnavailable`` is
         raised. A namespace that the store cannot read is not usable, and is in no other's way.
         """
+        if self._public_url and self.firing_urls is None:
+            self.firing_urls = FiringUrls(self._public_url, shared_key(self._catalogue, FIRING_KEY))
         monotonic = self._clock.monotonic()
         names = set(names)
         for name in names:

@@ -82,7 +82,9 @@ class Poller:
             wake=self._wake,
             threads=self._threads,
         )
-        self._namespaces = NamespaceCache(store.catalogue, clock=clock, secret_box=secret_box)
+        self._namespaces = NamespaceCache(
+            store.catalogue, clock=clock, secret_box=secret_box, public_url=settings.public_url
+        )
         self._firing = Firing(
             context,
             sender,

@@ -40,6 +40,7 @@ class EngineSettings:
     ``attempt_excerpt_bytes``: how much of a response's body the attempt log keeps,
     a quarter of it of a success; 0 for none.
     ``prune_interval_seconds``: how often expired timers are deleted where the database does not do it.
+    ``public_url``: the API's URL for receivers, without a slash at the end; empty: callbacks have no ``ackUrl``.
     """
 
     lease_seconds: float = 10.0
@@ -70,6 +71,7 @@ class EngineSettings:
     failed_retention_seconds: float = 30 * 86_400.0
     attempt_excerpt_bytes: int = 256
     prune_interval_seconds: float = 60.0
+    public_url: str = ""
 
     @property
     def max_connections(self) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState
 from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.service_calls import CallStatus
-from duetime.domain.timers import FailureReason
+from duetime.domain.timers import FailureReason, TimerState
 
 LAG_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 """Seconds. Close together around the promise of one second, and far enough to tell a delay from an outage."""
@@ -84,6 +84,7 @@ class EngineStats:
     rescheduled: int = 0
     failed: int = 0
     parked: int = 0
+    waiting: int = 0
     superseded: int = 0
     lease_lost: int = 0
     record_batches: int = 0
@@ -120,7 +121,9 @@ class EngineStats:
         elif status is RecordStatus.LEASE_LOST:
             self.lease_lost += 1
         elif status is RecordStatus.APPLIED:
-            if outcome.expires_at is None:
+            if outcome.state is TimerState.WAITING:
+                self.waiting += 1
+            elif outcome.expires_at is None:
                 if outcome.failure is None:
                     self.rescheduled += 1
                 else:

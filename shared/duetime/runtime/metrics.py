@@ -110,6 +110,7 @@ COUNTERS = (
     ),
     _counter("occurrences_skipped", "occurrences_skipped", "Occurrences skipped while an earlier one went on."),
     _counter("parkings", "parked", "Callbacks parked because they took long.", "Parkings"),
+    _counter("waits", "waiting", "Attempts whose receivers took the work with a 202."),
     _counter(
         "deferrals", "deferred", "Due timers left in the store because there was no room for their host, by page."
     ),

@@ -48,6 +48,16 @@ def _check_hook_url(url: str) -> str:
     return url
 
 
+def _check_public_url(url: str) -> str:
+    """Return ``url`` without slashes at its end, since paths follow it."""
+    _check_hook_url(url)
+    if "?" in url or "#" in url:
+        raise ValueError("must be an http or https URL without a query")
+    if not set('"\\').isdisjoint(url):
+        raise ValueError("must be an http or https URL")
+    return url.rstrip("/")
+
+
 def _check_store_url(url: str) -> str:
     """Return ``url``; raise ``ValueError`` if log redaction could not find the end of its password."""
     scheme, _, rest = url.partition("://")
@@ -307,6 +317,11 @@ class EngineTuning(KeySettings, EgressSettings, TimerTuning, ExecutionTuning):
     )
     failed_retention_seconds: Retention = Field(
         _ENGINE.failed_retention_seconds, description="How long a failed timer stays readable and can be redriven."
+    )
+    public_url: Annotated[str, AfterValidator(_check_public_url)] = Field(
+        "",
+        max_length=1024,
+        description="URL at which receivers find the API. Callbacks then have a signed `ackUrl` for long work.",
     )
     attempt_excerpt_bytes: int = Field(
         _ENGINE.attempt_excerpt_bytes,

@@ -5,7 +5,7 @@ See docs/testing.md. ``pip install 'duetime[testing]'`` brings what it needs and
 
 from duetime.api.http.errors import AdvanceUnfinished
 from duetime.testing.memory import Clock, InMemoryDuetime, in_memory
-from duetime.testing.receiver import Received, Receiver, Response, hang, refuse, respond
+from duetime.testing.receiver import Received, Receiver, Response, hang, refuse, respond, take
 
 __all__ = [
     "AdvanceUnfinished",
@@ -18,4 +18,5 @@ __all__ = [
     "in_memory",
     "refuse",
     "respond",
+    "take",
 ]

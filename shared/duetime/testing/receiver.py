@@ -21,7 +21,7 @@ _NOTHING = object()
 
 @dataclass(frozen=True)
 class Response:
-    """A response, and its delay in virtual time. Made by ``respond``, ``hang`` and ``refuse``.
+    """A response, and its delay in virtual time. Made by ``respond``, ``take``, ``hang`` and ``refuse``.
 
     ``status`` None: no response arrives, for the reason ``error``. ``delay`` None: as long as the request may take.
     """
@@ -49,6 +49,11 @@ def respond(
         body = _as_json(json).encode()
         given = {"Content-Type": "application/json"} | given
     return Response(status, body, given, delay)
+
+
+def take(within: timedelta) -> Response:
+    """The receiver takes the work with a 202: the firing waits for an answer (``client.timers(...).answer``)."""
+    return respond(202, json={"ack": {"within": within.total_seconds()}})
 
 
 def hang() -> Response:

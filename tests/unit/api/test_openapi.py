@@ -66,7 +66,7 @@ def test_a_list_has_the_parameters_of_its_model(document: dict[str, Any]) -> Non
     parameters = document["paths"]["/v1/namespaces/{namespace}/timers"]["get"]["parameters"]
     by_name = {one["name"]: one["schema"] for one in parameters if one["in"] == "query"}
     assert set(by_name) == {field.alias for field in TimerQuery.model_fields.values()}
-    assert by_name["state"]["enum"] == ["Scheduled", "Firing", "Fired", "Failed", "Cancelled"]
+    assert by_name["state"]["enum"] == ["Scheduled", "Firing", "Waiting", "Fired", "Failed", "Cancelled"]
     assert by_name["limit"]["maximum"] == 500
     assert by_name["dueFrom"]["format"] == "date-time"
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from duetime.api.http.router import item_path, read_id, routable
+from duetime.api.http.router import read_id, routable
 from duetime.domain.errors import InvalidInput
+from duetime.domain.ids import item_path
 
 IDS = st.text(
     alphabet=st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="/"), min_size=1, max_size=40

@@ -99,6 +99,14 @@ SUBMITTED = names.NewServiceCall(**CALL)
 Use = Callable[[Duetime, dict[str, str]], Any]
 """Uses an operation with every argument, given what a tenant has."""
 
+
+def answered(answer: Callable[..., Any], *where: str, **more: Any) -> None:
+    """No firing of a tenant waits."""
+    for kind, given in {"ack": {}, "nack": {"message": "m", "retry": False}, "heartbeat": {"within": HOUR}}.items():
+        with pytest.raises(Conflict, match="firing_over"):
+            answer(*where, "f", kind, attempt=1, **more, **given)
+
+
 USES: dict[str, Use] = {
     "putNamespace": lambda d, has: d.namespaces.put(
         has["namespace"],
@@ -234,6 +242,10 @@ USES: dict[str, Use] = {
     "deleteTimer": lambda d, has: d.timers(has["namespace"]).delete(has["timer_id"], if_revision=1),
     "redriveTimer": lambda d, has: d.timers(has["namespace"]).redrive(has["timer_id"], if_revision=1),
     "fireTimer": lambda d, has: d.timers(has["namespace"]).fire(has["timer_id"], if_revision=1),
+    "answerTimer": lambda d, has: answered(d.timers(has["namespace"]).answer, has["timer_id"]),
+    "answerOccurrence": lambda d, has: answered(
+        d.schedules.answer, has["namespace"], has["schedule_id"], scheduled_at=AT
+    ),
     "redriveTimers": lambda d, has: [
         d.timers(has["namespace"]).redrive_many(**REDRIVE),
         d.timers(has["namespace"]).redrive_ids([has["timer_id"]]),
@@ -337,6 +349,7 @@ HEADERS_ELSEWHERE = {"Idempotency-Key", "X-Correlation-Id", "If-None-Match"}
 """They have members of the body, or save an answer that the client has no place to keep."""
 
 OWN_NAMES: dict[str, type[Any]] = {
+    "AnswerResponse": names.Answered,
     "BackfillResponse": names.Backfilled,
     "CallEventType": names.EventType,
     "CancelBackfillResponse": names.CancelledBackfill,
@@ -403,7 +416,8 @@ def test_an_operation_is_used_with_all_that_it_takes(operation_id: str, tenant: 
     assert asked
     given = {name for each in asked for name in each.url.params}
     wanted = {each["name"] for each in operation["parameters"] if each["in"] == "query"}
-    assert given | {"cursor"} == wanted | {"cursor"}
+    # A signature stands for the key that the client has.
+    assert given | {"cursor", "signature"} == wanted | {"cursor", "signature"}
     headers = {each["name"] for each in operation["parameters"] if each["in"] == "header"} - HEADERS_ELSEWHERE
     assert {name for name in headers if any(name in each.headers for each in asked)} == headers
     bodies = [json.loads(each.content) for each in asked if each.content]
@@ -458,7 +472,7 @@ def whole(schema: dict[str, Any]) -> dict[str, Any]:
 def test_every_answer_has_a_model() -> None:
     bodies = {name for name in SCHEMAS if name.endswith(("Body", "Patch", "Page", "Batch", "Summary"))}
     items = {"TimerItem", "ServiceCallItem"}
-    of_receivers = {"TimerCallback", "ScheduleCallback", "CallbackResponse", "ScheduleCallbackResponse"}
+    of_receivers = {"TimerCallback", "ScheduleCallback", "CallbackResponse", "ScheduleCallbackResponse", "Taken"}
     assert SCHEMAS.keys() - bodies - items - SENT - of_receivers == {*MODELS, *ENUMS, *MEMBERS} - bodies
 
 

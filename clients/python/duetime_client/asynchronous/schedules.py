@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from duetime_client import bodies
 from duetime_client.asynchronous.transport import AsyncTransport
-from duetime_client.models import Dst, SchedulePreview
-from duetime_client.requests import MERGE_PATCH, changing, id_segment, reading, removing, segment
+from duetime_client.models import Answered, Dst, SchedulePreview
+from duetime_client.requests import MERGE_PATCH, answering, changing, id_segment, reading, removing, segment
 from duetime_client.schedule_models import (
     Backfilled,
     CancelledBackfill,
@@ -195,6 +195,33 @@ class AsyncSchedules:
         """Fire it now, beside its occurrences, which stay as they are. A paused one, too."""
         path = f"{_path(namespace, schedule_id)}/trigger"
         return await self._transport.send(changing("triggerSchedule", "POST", path, Triggered))
+
+    async def answer(
+        self,
+        namespace: str,
+        schedule_id: str,
+        firing_id: str,
+        answer: str,
+        *,
+        scheduled_at: datetime,
+        attempt: int | None = None,
+        within: timedelta | None = None,
+        message: str | None = None,
+        retry: bool | None = None,
+    ) -> Answered:
+        """Say what came of an occurrence, as ``timers(...).answer`` does of a timer."""
+        request = answering(
+            "answerOccurrence",
+            _path(namespace, schedule_id),
+            firing_id,
+            answer,
+            attempt=attempt,
+            within=within,
+            message=message,
+            retry=retry,
+            scheduled_at=scheduled_at,
+        )
+        return await self._transport.send(request)
 
     async def backfill(
         self,

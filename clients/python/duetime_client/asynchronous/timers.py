@@ -11,6 +11,7 @@ from duetime_client.asynchronous.batches import AsyncBatches
 from duetime_client.asynchronous.transport import AsyncTransport
 from duetime_client.batching import encoded_refs, encoded_timers
 from duetime_client.models import (
+    Answered,
     Attempt,
     Deleted,
     Dst,
@@ -26,6 +27,7 @@ from duetime_client.requests import (
     MERGE_PATCH,
     Answer,
     Request,
+    answering,
     changing,
     id_segment,
     reading,
@@ -306,6 +308,35 @@ class AsyncTimers:
     def attempts(self, timer_id: str) -> AsyncIterator[Attempt]:
         """The last attempts, oldest first."""
         return self._transport.items("listAttempts", f"{self._of(timer_id)}/attempts", Attempt)
+
+    async def answer(
+        self,
+        timer_id: str,
+        firing_id: str,
+        answer: str,
+        *,
+        attempt: int | None = None,
+        within: timedelta | None = None,
+        message: str | None = None,
+        retry: bool | None = None,
+    ) -> Answered:
+        """Say what came of work that a receiver took with a 202: ``ack``, ``nack`` or ``heartbeat``.
+
+        ``attempt`` None: the present one. ``within``, until the next answer, goes with a heartbeat; ``message`` and
+        ``retry`` go with a nack. Raises ``Conflict`` where none is awaited (code ``firing_not_waiting``), or not any
+        more (``firing_over``).
+        """
+        request = answering(
+            "answerTimer",
+            self._of(timer_id),
+            firing_id,
+            answer,
+            attempt=attempt,
+            within=within,
+            message=message,
+            retry=retry,
+        )
+        return await self._transport.send(request)
 
     async def fire(self, timer_id: str, *, if_revision: int | None = None) -> Timer:
         """Fire a waiting timer now."""

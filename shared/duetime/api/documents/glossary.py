@@ -12,9 +12,15 @@ _LATE = "2026-12-20T15:30:00.084Z"
 _UUID = "0193e5a1-7c00-7abc-8def-0123456789ab"
 
 GLOSSARY: Final[dict[str, tuple[str, Any]]] = {
+    "ackUrl": (
+        "where the answer to a firing that waits is sent to, signed",
+        f"https://timers.example.com/v1/namespaces/orders/timers/order-4711/firings/{_UUID}/ack?attempt=1&signature=...",
+    ),
     "after": ("only events with a greater sequence", 0),
     "aggregateId": ("the service call that the event is about", _UUID),
     "anchor": ("where intervals are counted from", _EARLY),
+    "answer": ("what came of the work", "ack"),
+    "answerBy": ("until when an answer is awaited; null when it is not", "2026-12-20T15:40:00.084Z"),
     "at": ("when it happened", _LATE),
     "attempt": ("the number of this attempt, from 1", 1),
     "attempts": ("how many attempts have been made", 1),

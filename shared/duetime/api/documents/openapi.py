@@ -88,7 +88,7 @@ def _operation(route: Route, references: References) -> Json:
         "responses": _responses(route, references),
     }
     if route.permission is not PUBLIC:
-        described["security"] = [{_SCHEME: []}]
+        described["security"] = [{_SCHEME: []}, *([{}] if route.takes_signature else [])]
         described["x-duetime-role"] = route.permission.value
     if route.body is not None:
         content = {route.body_type: {"schema": references[route.body.__name__]}}

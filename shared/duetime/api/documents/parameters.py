@@ -14,6 +14,7 @@ from duetime.api.http.route import Route
 from duetime.api.http.validators import IDEMPOTENCY_KEY_PATTERN, MAX_CORRELATION_ID_CHARACTERS
 from duetime.api.schedules.requests import SCHEDULE_ID_SCHEMA
 from duetime.api.timers.requests import TIMER_ID_SCHEMA
+from duetime.domain.answers import AnswerKind
 from duetime.domain.ids import NAMESPACE_PATTERN
 from duetime.domain.tenants import TENANT_PATTERN
 
@@ -29,6 +30,7 @@ _PATH_SCHEMAS: Final[dict[str, Json]] = {
     "tenant": {"type": "string", "pattern": f"^{TENANT_PATTERN}$"},
     "serviceCallId": _UUID,
     "executionId": _UUID,
+    "answer": {"type": "string", "enum": list(AnswerKind)},
 }
 _ENTITY_TAGS = r'^(?:\*|(?:W/)?"[!#-~]*"(?:, (?:W/)?"[!#-~]*")*)$'
 _HEADERS: Final[dict[str, tuple[str, Json]]] = {

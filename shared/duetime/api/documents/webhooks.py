@@ -4,16 +4,36 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from msgspec import Meta, Raw
+from msgspec import UNSET, Meta, Raw, UnsetType
 from pydantic import ConfigDict, Field
 
 from duetime.api.documents.schemas import REFERENCE, References
 from duetime.api.http.request import JSON
+from duetime.api.http.request_models import Duration, RequestModel
 from duetime.api.http.request_models import Instant as GivenInstant
-from duetime.api.http.request_models import RequestModel
 from duetime.api.http.responses import Instant, ResponseModel
 
 Json = dict[str, Any]
+
+
+_AckUrl = Annotated[
+    str | UnsetType,
+    Meta(description="where to say what came of work that is taken with a 202; absent without a public URL"),
+]
+
+
+class Taken(RequestModel):
+    """Counts with a 202 alone."""
+
+    model_config = ConfigDict(extra="allow")
+
+    within: Annotated[Duration, Field(description="until when an answer comes; 24 hours at most")]
+
+
+_Ack = Annotated[
+    Taken | None,
+    Field(description="with a 202: the work is taken, and an answer comes to ackUrl", examples=[{"within": "10m"}]),
+]
 
 
 class TimerCallback(ResponseModel):
@@ -25,6 +45,7 @@ class TimerCallback(ResponseModel):
     fired_at: Annotated[Instant, Meta(description="when this attempt started")]
     attempt: Annotated[int, Meta(ge=1)]
     payload: Annotated[Raw, Meta(description="the exact JSON text that was stored; null if there was none")]
+    ack_url: _AckUrl = UNSET
 
 
 class ScheduleCallback(ResponseModel):
@@ -40,6 +61,7 @@ class ScheduleCallback(ResponseModel):
     fired_at: Annotated[Instant, Meta(description="when this attempt started")]
     attempt: Annotated[int, Meta(ge=1)]
     payload: Annotated[Raw, Meta(description="the exact JSON text that was stored; null if there was none")]
+    ack_url: _AckUrl = UNSET
 
 
 class CallbackResponse(RequestModel):
@@ -49,6 +71,7 @@ class CallbackResponse(RequestModel):
 
     ok: bool | None = None
     next_execute_at: GivenInstant | None = None
+    ack: _Ack = None
 
 
 class ScheduleCallbackResponse(RequestModel):
@@ -59,6 +82,7 @@ class ScheduleCallbackResponse(RequestModel):
     ok: bool | None = None
     pause: Annotated[bool | str | None, Field(description="pauses the schedule: true, or the reason")] = None
     end: Annotated[bool | None, Field(description="ends the schedule")] = None
+    ack: _Ack = None
 
 
 WEBHOOK_BODIES: Final = (TimerCallback, ScheduleCallback)

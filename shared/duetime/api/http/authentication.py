@@ -8,7 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Protocol
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 from duetime.api.http.errors import Unauthenticated
 from duetime.api.http.request import Request
@@ -103,6 +103,11 @@ def refuse_key_in_query(request: Request) -> None:
             "an API key belongs into the Authorization header; one that was sent in a query may have been seen:"
             " delete it",
         )
+
+
+def has_signature(request: Request) -> bool:
+    """Tell whether a request comes with a signature in place of a key, for those routes that take one."""
+    return any(name == "signature" for name, _ in parse_qsl(request.query, keep_blank_values=True))
 
 
 def _bearer(header: str | None) -> str:

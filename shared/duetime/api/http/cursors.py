@@ -11,16 +11,15 @@ import binascii
 import hashlib
 import hmac
 import json
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.principals import Principal
 from duetime.stores.port.catalogue import Catalogue
+from duetime.stores.shared_keys import shared_key
 
-_SECRET_NAME = "cursor"  # noqa: S105 (the name of a secret, not one)
-_KEY_BYTES = 32
+_KEY_NAME = "cursor"
 _MAC_BYTES = 16
 
 
@@ -68,7 +67,7 @@ class Cursors:
 
     def _shared_key(self) -> bytes:
         if self._key is None:
-            self._key = self._catalogue.secret(_SECRET_NAME, secrets.token_bytes(_KEY_BYTES))
+            self._key = shared_key(self._catalogue, _KEY_NAME)
         return self._key
 
 

@@ -25,7 +25,7 @@ MAX_BODY_BYTES: Final = 1024 * 1024
 MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
 """Lambda takes 6 MiB of JSON in one invocation, in which the body is a string: each quote in it takes two bytes."""
 _MAX_QUERY_PARAMETERS = 50
-_TIMES = ("dueFrom", "dueTo", "failedFrom", "failedTo", "createdFrom", "createdTo")
+_TIMES = ("dueFrom", "dueTo", "failedFrom", "failedTo", "createdFrom", "createdTo", "scheduledAt")
 
 ModelT = TypeVar("ModelT", bound=RequestModel)
 

@@ -41,6 +41,8 @@ from duetime.domain.errors import (
     CallUnreadable,
     DuetimeError,
     ExecutionNotFound,
+    FiringNotWaiting,
+    FiringOver,
     InvalidInput,
     NamespaceConflict,
     NamespaceDeleting,
@@ -97,6 +99,8 @@ _KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
     (TimerNotFailed, 409, "Timer not failed"),
     (TimerUnreadable, 409, "Timer unreadable"),
     (AttemptInFlight, 409, "Attempt in flight"),
+    (FiringOver, 409, "Firing over"),
+    (FiringNotWaiting, 409, "Firing not waiting"),
     (NamespaceDeleting, 409, "Namespace deleting"),
     (NamespaceNotEmpty, 409, "Namespace not empty"),
     (NamespaceUnreadable, 409, "Namespace unreadable"),
@@ -123,6 +127,8 @@ _KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
 )
 _INTERNAL = (500, "Internal error")
 _NOT_READY_RETRY_SECONDS = 5
+_NOT_WAITING_RETRY_SECONDS = 1
+"""A response is recorded within tens of milliseconds."""
 
 
 def status_of(error: Exception) -> int:
@@ -177,6 +183,8 @@ def problem_reply(error: Exception, *, request_id: str) -> Reply:
         )
     elif isinstance(error, StoreUnavailable):
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after_seconds)))
+    elif isinstance(error, FiringNotWaiting):
+        headers["retry-after"] = str(_NOT_WAITING_RETRY_SECONDS)
     elif isinstance(error, IdempotencyKeyInUse):
         headers["retry-after"] = str(error.retry_after_seconds)
     elif isinstance(error, StoreNotReady | TooManyStreams):

@@ -72,6 +72,7 @@ class Route:
     a second form beside the model's. ``problems`` are the statuses of this route's own problems. ``conditions``: the
     headers of conditional requests that the endpoint honours; on a write, others are refused. ``headers`` are
     further ones that it reads. ``shares_write``: the endpoint answers ``Deferred`` to a request without conditions.
+    ``takes_signature``: a request with a ``signature`` in its query needs no API key; the endpoint checks it.
     """
 
     method: str
@@ -91,6 +92,7 @@ class Route:
     conditions: tuple[str, ...] = field(default=(), kw_only=True)
     keeps: Keeps = field(default=Keeps.RESPONSE, kw_only=True)
     shares_write: bool = field(default=False, kw_only=True)
+    takes_signature: bool = field(default=False, kw_only=True)
 
     @cached_property
     def operation_id(self) -> str:

@@ -1,10 +1,4 @@
-"""Finds the route of a request by its method and path; reads and writes the ids of timers and schedules in paths.
-
-An API Gateway HTTP API hands over the path decoded, and not faithfully: it cuts the path at an encoded '?' and
-decodes '%' more than once (docs/decisions/0010). So every id also has a spelling made of safe characters only:
-``base64url:`` and the unpadded base64url of its UTF-8. An id that itself begins with ``base64url:`` must be
-written so.
-"""
+"""Finds the route of a request by its method and path; reads the ids of timers and schedules in paths."""
 
 from __future__ import annotations
 
@@ -17,14 +11,12 @@ from urllib.parse import quote, unquote
 from duetime.api.http.errors import MethodNotAllowed, RouteNotFound
 from duetime.api.http.route import PARAMETER, Route
 from duetime.domain.errors import InvalidInput
+from duetime.domain.ids import SAFE_PREFIX
 
-SAFE_PREFIX = "base64url:"
-
-# Seen to arrive unchanged through every gateway: unreserved and most of sub-delims, space, '#', all beyond ASCII.
-_FAITHFUL = re.compile(r"[A-Za-z0-9._~!$&'()*,;=:@ #\u00a0-\U0010ffff-]+")
 _ITEM_PATH = re.compile(
     r"(/v1/namespaces/[^/]*/(?:timers|schedules)/)(.+?)"
-    r"(/(?:attempts|cancel|fire|redrive|backfill|backfill/cancel|occurrences|pause|resume|trigger))?",
+    r"(/(?:attempts|cancel|fire|redrive|backfill|backfill/cancel|occurrences|pause|resume|trigger"
+    r"|firings/[^/]+/(?:ack|nack|heartbeat)))?",
     re.DOTALL,
 )
 
@@ -87,13 +79,3 @@ def read_id(segment: str) -> str:
         return base64.b64decode(raw, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         raise InvalidInput("id", f"must be base64url of UTF-8 after {SAFE_PREFIX}") from None
-
-
-def item_path(namespace: str, items: str, item_id: str) -> str:
-    """The path of one of ``items``, timers or schedules, in the spelling that arrives anywhere."""
-    is_faithful = _FAITHFUL.fullmatch(item_id) and item_id not in (".", "..")
-    if is_faithful and not item_id.startswith(SAFE_PREFIX):
-        segment = quote(item_id, safe="!$&'()*,;=:@")
-    else:
-        segment = SAFE_PREFIX + base64.urlsafe_b64encode(item_id.encode()).rstrip(b"=").decode()
-    return f"/v1/namespaces/{namespace}/{items}/{segment}"

@@ -11,7 +11,7 @@ from duetime.api.http.request import Reply, Request
 from duetime.api.http.request_models import PLAIN_SHAPE
 from duetime.api.http.responses import json_reply
 from duetime.api.http.route import Route
-from duetime.api.http.router import item_path, read_id
+from duetime.api.http.router import read_id
 from duetime.api.namespaces.requests import PauseBody
 from duetime.api.schedules.parsing import read_target
 from duetime.api.schedules.requests import (
@@ -35,7 +35,7 @@ from duetime.app.readers import shown_timer
 from duetime.app.schedules import NewSchedule, ScheduleChange
 from duetime.app.timers import Stored
 from duetime.domain.errors import InvalidInput
-from duetime.domain.ids import check_schedule_id
+from duetime.domain.ids import check_schedule_id, item_path
 from duetime.domain.namespaces import Namespace
 from duetime.domain.principals import Role
 from duetime.domain.schedules import SchedulePolicy

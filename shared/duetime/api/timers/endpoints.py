@@ -10,13 +10,14 @@ from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_mat
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.responses import json_reply
 from duetime.api.http.route import Deferred, Route
-from duetime.api.http.router import item_path, read_id
+from duetime.api.http.router import read_id
 from duetime.api.timers.parsing import check_id, read_change, read_timer
 from duetime.api.timers.requests import TIMER_SHAPE, TimerBody, TimerPatch
 from duetime.api.timers.responses import DeleteResponse, TimerResponse, timer_response
 from duetime.app.readers import shown_timer
 from duetime.app.timers import Stored
 from duetime.domain.errors import InvalidInput
+from duetime.domain.ids import item_path
 from duetime.domain.namespaces import Namespace
 from duetime.domain.principals import Role
 from duetime.domain.timers import Timer

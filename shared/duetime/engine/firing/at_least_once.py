@@ -8,15 +8,20 @@ from datetime import datetime
 
 from duetime.delivery.port import Callback, CallbackResult
 from duetime.delivery.request import callback_for
+from duetime.domain.answers import waiting_attempt
 from duetime.domain.outcomes import Outcome
-from duetime.domain.timers import FailureReason
+from duetime.domain.timers import FailureReason, Timer, TimerState
 from duetime.engine.batching import timer_facts
 from duetime.engine.context import EngineContext
 from duetime.engine.delivery import Attempt, AttemptState, Delivery
+from duetime.engine.in_flight import InFlight
+from duetime.engine.keys import queue_key
 from duetime.engine.namespace_cache import NamespaceCache, NamespaceView
 from duetime.engine.response.classify import Classification, Disposition, classify
-from duetime.engine.response.decide import outcome_of
+from duetime.engine.response.decide import outcome_of, outcome_of_waiting
 from duetime.engine.response.record import Recorder
+from duetime.engine.shards.reading import Span
+from duetime.engine.shards.shard import ShardState
 
 log = logging.getLogger(__name__)
 
@@ -26,15 +31,38 @@ _UNREAD = Classification(Disposition.RETRY, reason=FailureReason.NOT_OK, message
 class AtLeastOnceDelivery(Delivery):
     """Of all timers that no other strategy takes."""
 
-    def __init__(self, context: EngineContext, recorder: Recorder, namespaces: NamespaceCache) -> None:
+    def __init__(
+        self, context: EngineContext, recorder: Recorder, namespaces: NamespaceCache, *, in_flight: InFlight
+    ) -> None:
         self._context = context
         self._recorder = recorder
         self._namespaces = namespaces
+        self._in_flight = in_flight
+
+    def skips_queue(self, shard: ShardState, timer: Timer, page: Span) -> bool:
+        """Record what an answer means, or that none came in time: nothing is sent, so no limit may delay it."""
+        if timer.state is not TimerState.WAITING:
+            return False
+        now, monotonic = self._context.clock.now(), self._context.clock.monotonic()
+        view = self._namespaces.get(timer.namespace) or NamespaceView()
+        attempt = self._in_flight.take(self, shard, timer, queue_key(timer), page, monotonic)
+        attempt.fired_at = waiting_attempt(timer).started_at
+        outcome = outcome_of_waiting(
+            timer,
+            now=now,
+            settings=self._context.settings,
+            default_policy=view.retry_policy,
+            random=self._context.random(),
+        )
+        self._record(attempt, outcome)
+        return True
 
     def start(self, attempt: Attempt, now: datetime) -> Callback | None:
         view = self._namespaces.get(attempt.timer.namespace) or NamespaceView()
         attempt.default_policy = view.retry_policy
-        return callback_for(attempt.timer, key=attempt.number, fired_at=now, signer=view.signer)
+        return callback_for(
+            attempt.timer, key=attempt.number, fired_at=now, signer=view.signer, urls=self._namespaces.firing_urls
+        )
 
     def park(self, attempt: Attempt) -> None:
         if attempt.state is AttemptState.SENT:

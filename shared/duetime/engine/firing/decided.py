@@ -38,8 +38,7 @@ class DecidedDelivery(AtLeastOnceDelivery, Generic[D]):
         launcher: Launcher,
         offload: Offload,
     ) -> None:
-        super().__init__(context, recorder, namespaces)
-        self._in_flight = in_flight
+        super().__init__(context, recorder, namespaces, in_flight=in_flight)
         self._deferrals = deferrals
         self._launcher = launcher
         self._is_starting = True

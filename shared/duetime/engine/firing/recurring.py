@@ -107,7 +107,9 @@ class RecurringDelivery(DecidedDelivery[Timer | Outcome]):
     # -- before it is sent -----------------------------------------------------------------------------------
 
     def skips_queue(self, shard: ShardState, timer: Timer, page: Span) -> bool:
-        """Record at once what is too late."""
+        """Record at once what is too late, too."""
+        if super().skips_queue(shard, timer, page):
+            return True
         schedule = timer.schedule
         view = self._namespaces.get(timer.namespace)
         has_room = self._recorder.backlog < self._context.settings.max_buffered

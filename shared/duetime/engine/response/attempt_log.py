@@ -18,6 +18,8 @@ MAX_HEADERS_BYTES = 512
 _SHARE_OF_SUCCESS = 4
 """Of a success a quarter of the excerpt is kept: most attempts succeed, nobody looks at them, all are paid for."""
 
+_GOES_ON = (AttemptOutcome.RETRY, AttemptOutcome.WAITING)
+
 _Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 
 MAX_VALUE_CHARACTERS = 128
@@ -62,7 +64,7 @@ def log_attempt(
     ``excerpt_bytes`` of the response's body are kept, fewer of a success, none for 0.
     """
     body = result.body
-    if outcome.is_success:
+    if outcome.is_success or outcome is AttemptOutcome.WAITING:
         headers = naming_headers(result.head)
         excerpt_bytes //= _SHARE_OF_SUCCESS
     else:
@@ -82,7 +84,7 @@ def log_attempt(
         body=_excerpt(body, excerpt_bytes) if has_excerpt else None,
         body_bytes=len(body),
         body_truncated=result.body_truncated or (bool(body) and len(body) > excerpt_bytes),
-        first_started_at=first_attempt_at if outcome is AttemptOutcome.RETRY and timer.attempts else None,
+        first_started_at=first_attempt_at if timer.attempts and outcome in _GOES_ON else None,
     )
     return append_attempt(timer.attempt_log, record)
 

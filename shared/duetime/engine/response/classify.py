@@ -12,12 +12,14 @@ from enum import StrEnum
 from typing import Any
 
 from duetime.delivery.port import CallbackResult, TransportError
+from duetime.domain.answers import LONGEST_WAIT
 from duetime.domain.retry import MAX_RETRY_AFTER_SECONDS, MIN_RETRY_AFTER_SECONDS
 from duetime.domain.schedules import ScheduleRequest
 from duetime.domain.timers import FailureReason
-from duetime.domain.times import parse_instant
+from duetime.domain.times import parse_duration, parse_instant
 
 RETRIED_4XX = frozenset({408, 425, 429})
+_ACCEPTED = 202
 _MAX_SECONDS_DIGITS = 18
 _MAX_REASON = 200
 _HTTP_DATE = re.compile(
@@ -37,6 +39,8 @@ class Disposition(StrEnum):
     """Try again as the retry policy says, not before ``retry_after_seconds``."""
     FAILED = "failed"
     """Trying again is pointless."""
+    WAIT = "wait"
+    """The receiver has taken the work, and will say within ``answer_within_seconds`` what came of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,7 @@ class Classification:
     reason: FailureReason | None = None
     message: str = ""
     request: ScheduleRequest | None = None
+    answer_within_seconds: float = 0.0
 
 
 _FIRED = Classification(Disposition.FIRED)
@@ -128,6 +133,8 @@ def _read_success(result: CallbackResult, now: datetime) -> Classification:
     """
     document = _json_object(result.body)
     is_ok = _is_ok(document)
+    if result.status == _ACCEPTED and is_ok and document.get("ack") is not None:
+        return _read_wait(result, document["ack"], now)
     wanted = document.get("nextExecuteAt")
     warning = ""
     if wanted is not None:
@@ -140,8 +147,23 @@ def _read_success(result: CallbackResult, now: datetime) -> Classification:
     return _not_ok(result, warning, now)
 
 
-def _not_ok(result: CallbackResult, warning: str, now: datetime) -> Classification:
-    return _retry(result, FailureReason.NOT_OK, _joined('the receiver answered "ok": false', warning), now)
+def _read_wait(result: CallbackResult, ack: object, now: datetime) -> Classification:
+    """The work is not done, and for how long to wait must be known: what cannot be read is tried again."""
+    try:
+        if not isinstance(ack, dict) or not isinstance(within := ack.get("within"), str | int | float):
+            raise ValueError('must be an object with a duration "within"')
+        seconds = parse_duration(within)
+        if seconds <= 0:
+            raise ValueError("must have a duration above 0")
+    except ValueError as error:
+        return _not_ok(result, f"ack in the response {error}", now, said="the receiver answered 202")
+    return Classification(Disposition.WAIT, answer_within_seconds=min(seconds, LONGEST_WAIT.total_seconds()))
+
+
+def _not_ok(
+    result: CallbackResult, warning: str, now: datetime, *, said: str = 'the receiver answered "ok": false'
+) -> Classification:
+    return _retry(result, FailureReason.NOT_OK, _joined(said, warning), now)
 
 
 def _read_time(value: object) -> datetime:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from duetime.delivery.port import CallbackResult
-from duetime.domain.attempts import AttemptOutcome, first_attempt_at
+from duetime.domain.answers import waiting_attempt, waits_until
+from duetime.domain.attempts import AttemptOutcome, first_attempt_at, with_newest_as
 from duetime.domain.outcomes import Outcome
 from duetime.domain.retry import RetryPolicy, policy_in_force
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
-from duetime.domain.times import round_up
+from duetime.domain.times import MILLISECOND, format_instant, round_up
 from duetime.engine.response.attempt_log import log_attempt
 from duetime.engine.response.classify import Classification, Disposition
 from duetime.engine.settings import EngineSettings
@@ -44,6 +46,7 @@ def outcome_of(
     first_started_at = fired_at
     if timer.attempts:
         first_started_at = first_attempt_at(timer.attempt_log, firing_id=timer.firing_id) or fired_at
+    attempt = _Attempt(timer, fired_at=fired_at, first_started_at=first_started_at, status=result.status)
 
     def log(became: AttemptOutcome) -> str:
         return log_attempt(
@@ -56,17 +59,83 @@ def outcome_of(
             excerpt_bytes=settings.attempt_excerpt_bytes,
         )
 
-    if classification.disposition is Disposition.FIRED:
-        return _fired(timer, fired_at=fired_at, now=now, settings=settings, attempt_log=log(AttemptOutcome.FIRED))
+    if classification.disposition is Disposition.WAIT:
+        until = waits_until(fired_at, now, classification.answer_within_seconds)
+        return _waiting(timer, until=until, attempt_log=log(AttemptOutcome.WAITING))
     if classification.disposition is Disposition.RESCHEDULE:
         assert classification.next_execute_at is not None
         earliest = round_up(now + timedelta(seconds=RESCHEDULE_FLOOR_SECONDS))
         at = max(classification.next_execute_at, earliest)
         attempt_log = log(AttemptOutcome.RESCHEDULED)
         return _rescheduled(timer, at=at, fired_at=fired_at, firing_id=new_firing_id, attempt_log=attempt_log)
+    return _ended(
+        attempt, classification, log=log, now=now, settings=settings, default_policy=default_policy, random=random
+    )
+
+
+def outcome_of_waiting(
+    timer: Timer, *, now: datetime, settings: EngineSettings, default_policy: RetryPolicy, random: float
+) -> Outcome:
+    """What the answer to a firing that waits makes of ``timer``, or that none came until its deadline."""
+    logged = waiting_attempt(timer)
+    duration_ms = logged.duration_ms
+    if logged.outcome is AttemptOutcome.FIRED:
+        classification = Classification(Disposition.FIRED)
+    elif logged.outcome is AttemptOutcome.WAITING:
+        deadline = "" if timer.next_attempt_at is None else f" by {format_instant(timer.next_attempt_at)}"
+        message = f"the receiver took the work, and has not said{deadline} what came of it"
+        classification = Classification(Disposition.RETRY, reason=FailureReason.TIMEOUT, message=message)
+        duration_ms = max(0, (now - logged.started_at) // MILLISECOND)
+    else:
+        is_final = logged.outcome is AttemptOutcome.FAILED
+        disposition = Disposition.FAILED if is_final else Disposition.RETRY
+        classification = Classification(disposition, reason=FailureReason.NACK, message=logged.message)
+    first_started_at = logged.first_started_at or logged.started_at
+
+    def log(became: AttemptOutcome) -> str:
+        ended = replace(
+            logged,
+            duration_ms=duration_ms,
+            outcome=became,
+            reason=classification.reason,
+            message=classification.message,
+            first_started_at=logged.first_started_at if became is AttemptOutcome.RETRY else None,
+        )
+        return with_newest_as(timer.attempt_log, ended)
+
+    attempt = _Attempt(timer, fired_at=logged.started_at, first_started_at=first_started_at, status=logged.status)
+    return _ended(
+        attempt, classification, log=log, now=now, settings=settings, default_policy=default_policy, random=random
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """An attempt of ``timer`` that has ended. ``status``: the receiver's, if it responded."""
+
+    timer: Timer
+    fired_at: datetime
+    first_started_at: datetime
+    status: int | None
+
+
+def _ended(
+    attempt: _Attempt,
+    classification: Classification,
+    *,
+    log: Callable[[AttemptOutcome], str],
+    now: datetime,
+    settings: EngineSettings,
+    default_policy: RetryPolicy,
+    random: float,
+) -> Outcome:
+    """``log`` makes the timer's log with the attempt and what became of the timer."""
+    timer, fired_at, first_started_at = attempt.timer, attempt.fired_at, attempt.first_started_at
+    if classification.disposition is Disposition.FIRED:
+        return _fired(timer, fired_at=fired_at, now=now, settings=settings, attempt_log=log(AttemptOutcome.FIRED))
     assert classification.reason is not None
     attempts = timer.attempts + 1
-    failure = Failure(classification.reason, classification.message, now, result.status)
+    failure = Failure(classification.reason, classification.message, now, attempt.status)
     if classification.disposition is Disposition.RETRY:
         retry_at = policy_in_force(timer.content.retry_policy_json, default_policy).next_attempt_at(
             attempts=attempts,
@@ -137,6 +206,20 @@ def _retried(timer: Timer, failure: Failure, *, at: datetime, attempt_log: str) 
         firing_id=timer.firing_id,
         fired_at=timer.fired_at,
         failure=failure,
+        attempt_log=attempt_log,
+    )
+
+
+def _waiting(timer: Timer, *, until: datetime, attempt_log: str) -> Outcome:
+    return Outcome(
+        timer=timer,
+        state=TimerState.WAITING,
+        attempts=timer.attempts,
+        execute_at=timer.content.execute_at,
+        next_attempt_at=until,
+        firing_id=timer.firing_id,
+        fired_at=timer.fired_at,
+        failure=timer.failure,
         attempt_log=attempt_log,
     )
 

@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 from datetime import datetime
 from operator import attrgetter
 
+from duetime.domain.answers import Answer, Refusal, answered
 from duetime.domain.errors import StoreError
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, Timer, TimerChange, changed, rearmed, repeats, replaced
@@ -29,7 +30,15 @@ from duetime.stores.core.timer_codec import (
 from duetime.stores.decoding import UnreadableError
 from duetime.stores.entities import TIMER
 from duetime.stores.entity import DAMAGED, Key, Row
-from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
+from duetime.stores.port.timers import (
+    AnswerResult,
+    ChangeResult,
+    ChangeStatus,
+    PutMode,
+    PutResult,
+    PutStatus,
+    TimerRef,
+)
 from duetime.stores.refusals import log_refusal
 
 Judge = Callable[[int, Row | None], Decision[ChangeResult]]
@@ -130,6 +139,19 @@ class TimerChanges:
             return _decision(result, row, is_change=is_change)
 
         return self._change([_key(namespace, ref.timer_id) for ref in refs], judge, now)
+
+    def answer(self, namespace: Namespace, timer_id: str, answer: Answer, *, now: datetime) -> AnswerResult:
+        def judge(_: int, row: Row | None) -> Decision[AnswerResult]:
+            stored = None if present(row, now) is None else _readable(row)
+            if row is None or stored is None:
+                return Decision(None)
+            timer = answered(stored, answer, now=now)
+            if isinstance(timer, Refusal) or timer is stored:
+                return Decision(timer)
+            return Decision(timer, writes.difference(TIMER, row, encode_changed(timer), unchanged(row)))
+
+        (result,) = decide(self._backend, TIMER, [_key(namespace, timer_id)], judge, now=now)
+        return result
 
     def delete(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
         def judge(place: int, row: Row | None) -> Decision[ChangeResult]:

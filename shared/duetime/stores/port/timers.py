@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, Protocol
 
+from duetime.domain.answers import Answer, Refusal
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.timers import FailureReason, Rearm, Timer, TimerChange, TimerState
@@ -71,6 +72,11 @@ class ChangeResult:
     def attempt_may_be_in_flight(self, now: datetime) -> bool:
         """Of a deleted timer, be it known or not."""
         return self.timer is None or self.timer.attempt_may_be_in_flight(now)
+
+
+AnswerResult = Timer | Refusal | None
+"""The timer as it is stored now, with the answer; or why it was not taken. None: there is no timer, or none that can
+be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +212,10 @@ class TimerStore(Protocol):
         WRONG_STATE. Where ``rearmed`` changes nothing, the result is APPLIED and nothing is written. Of several
         redrives at once, one is APPLIED.
         """
+        ...
+
+    def answer(self, namespace: Namespace, timer_id: str, answer: Answer, *, now: datetime) -> AnswerResult:
+        """Apply ``domain.answers.answered`` atomically. Where it changes nothing, nothing is written."""
         ...
 
     def delete(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:

@@ -126,6 +126,20 @@ def rescheduled(timer: Timer, *, execute_at: datetime, at: datetime = NOW) -> Ou
     )
 
 
+def waiting(timer: Timer, *, until: datetime, attempt_log: str | None = None) -> Outcome:
+    return Outcome(
+        timer=timer,
+        state=TimerState.WAITING,
+        attempts=timer.attempts,
+        execute_at=timer.content.execute_at,
+        next_attempt_at=until,
+        firing_id=timer.firing_id,
+        fired_at=timer.fired_at,
+        failure=timer.failure,
+        attempt_log=attempt_log,
+    )
+
+
 def parked(timer: Timer, *, until: datetime) -> Outcome:
     return Outcome(
         timer=timer,

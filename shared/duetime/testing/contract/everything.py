@@ -19,6 +19,7 @@ MODULES = (
     "timers.put",
     "timers.change",
     "timers.rearm",
+    "timers.answers",
     "timers.lists",
     "timers.due",
     "timers.record",

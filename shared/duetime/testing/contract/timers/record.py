@@ -25,6 +25,7 @@ from duetime.testing.contract.builders import (
     rescheduled,
     retried,
     seconds,
+    waiting,
 )
 from duetime.testing.contract.steps import claim, create, due, record, stored
 from duetime.testing.contract.subject import Subject
@@ -42,6 +43,7 @@ OUTCOMES: dict[str, Callable[[Timer], Outcome]] = {
     ),
     "rescheduled": lambda timer: rescheduled(timer, execute_at=LATER),
     "parked": lambda timer: parked(timer, until=LATER),
+    "taken by the receiver": lambda timer: waiting(timer, until=LATER, attempt_log="[1]"),
     "failed": failed,
     "failed with a log of its attempts": lambda timer: replace(failed(timer), attempt_log='[{"number":1,"ü":1.10}]'),
     "retried with a log of its attempts": lambda timer: replace(
