@@ -88,6 +88,28 @@ def test_a_host_that_clients_read_in_different_ways_is_a_400(world: World, host:
     assert_refused(world, f"http://{host}/", message=message)
 
 
+LONGEST = "http://receiver.test/" + "a" * 2027
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "receiver.test", "//receiver.test/", "ftp://receiver.test/", "javascript:alert(1)", "http:///path"),
+        *("http://receiver.test/#part", "http://receiver.test/a b", "http://receiver.test/a\tb"),
+        *("http://receiver.test/\\x", "http://receiver.test/☃", f"{LONGEST}a"),
+    ],
+)
+def test_what_is_no_url_of_a_receiver_is_a_400(world: World, url: str) -> None:
+    assert_refused(world, url, message="")
+
+
+@pytest.mark.parametrize(
+    "url", ["HTTPS://Receiver.Test:443/", "http://receiver.test?x", "http://a.test/a|b{c}", LONGEST]
+)
+def test_a_url_is_kept_as_it_was_given(world: World, url: str) -> None:
+    assert world.api.create(GOOD | {"callbackUrl": url}).json()["callbackUrl"] == url
+
+
 def test_http_is_a_400_where_https_is_required() -> None:
     with api_world(egress=EgressPolicy(https_only=True)) as world:
         https = {"callbackUrl": "https://receiver.test/"}

@@ -81,16 +81,29 @@ class TestTimers:
     @pytest.mark.parametrize(
         ("query", "field"),
         [
-            ({"state": "gone"}, "state"),
-            ({"colour": "red"}, "colour"),
-            ({"limit": "501"}, "limit"),
-            ({"dueTo": "x"}, "dueTo"),
+            *((query, "state") for query in ("state=gone", "state=", "state=failed&state=fired")),
+            ("colour=red", "colour"),
+            ("tag=", "tag"),
+            ("dueFrom=today", "dueFrom"),
+            ("dueTo=x", "dueTo"),
+            *((f"limit={limit}", "limit") for limit in ("0", "501", "x", "1e2")),
+            *((f"cursor={cursor}", "cursor") for cursor in ("", "x" * 8193)),
+            ("correlationId=" + "x" * 256, "correlationId"),
         ],
     )
-    def test_a_faulty_query_is_named(self, api: Api, query: dict[str, str], field: str) -> None:
-        answer = api.list(**query)
+    def test_a_faulty_query_is_named(self, api: Api, query: str, field: str) -> None:
+        answer = api.get(api.timers, query=query)
         assert answer.status == 400
         assert answer.faults.keys() == {field}
+
+    def test_the_plus_of_an_offset_may_be_forgotten(self, world: World) -> None:
+        put(world, "t1", execute_at=NOW)
+        for query, found in (("dueFrom", ["t1"]), ("dueTo", [])):
+            answer = world.api.get(world.api.timers, query=f"{query}=2026-12-20T16:30:00+01:00")
+            assert ids(answer.json()["items"]) == found
+
+    def test_the_number_of_parameters_is_bounded(self, api: Api) -> None:
+        assert "parameters" in api.get(api.timers, query="&".join(f"x{number}=1" for number in range(51))).text
 
     def test_the_namespace_must_exist(self, api: Api) -> None:
         assert api.list("/v1/namespaces/other/timers").code == "namespace_not_found"
@@ -180,7 +193,17 @@ class TestNamespaces:
         assert api.call("PUT", f"/v1/namespaces/{name}", {}).faults.keys() == {"namespace"}
         assert api.get(f"/v1/namespaces/{name}").code == "namespace_not_found"
 
-    @pytest.mark.parametrize("body", [{"numShards": 0}, {"numShards": 4097}, {"shards": 4}, '{"numShards": 4'])
+    @pytest.mark.parametrize(
+        "body",
+        [
+            {"numShards": 0},
+            {"numShards": 4097},
+            {"numShards": "4"},
+            {"dedicated": 1},
+            {"shards": 4},
+            '{"numShards": 4',
+        ],
+    )
     def test_a_bad_body_is_refused(self, api: Api, body: Any) -> None:
         assert api.call("PUT", "/v1/namespaces/orders", body).status == 400
         assert api.get("/v1/namespaces/orders").status == 404

@@ -11,6 +11,7 @@ from io import StringIO
 import pytest
 
 from duetime.api.handler import build_handler
+from duetime.api.http.route import Keeps
 from duetime.domain.principals import Role
 from duetime.domain.tenants import internal_namespace
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
@@ -64,9 +65,15 @@ def world(request: pytest.FixtureRequest) -> Iterator[TenantWorld]:
 ON_EVERY_STORE = pytest.mark.parametrize("world", ["sqlite", "dynamodb"], indirect=True)
 
 
+def test_a_key_is_needed_but_for_these() -> None:
+    public = {"getHealth", "getOpenApi", "getDocs", "getRoot", "getConsole", "getConsoleFile"}
+    assert OPERATIONS.keys() - NEEDS_KEY == public
+
+
 def test_what_is_named_here_is_there() -> None:
     assert SAMPLES.keys() == OPERATIONS.keys()
     assert set(ADMINS) | set(READERS) <= set(NEEDS_KEY)
+    assert all(OPERATIONS[operation_id].keeps is Keeps.NOTHING for operation_id in READERS)
 
 
 REFUSED_BY_STATE = {"redriveTimer", "cancelServiceCall", "fireServiceCall"}
@@ -104,6 +111,11 @@ class TestIsolation:
             assert answer.status < 300, answer
         assert "globex" not in answer.text
         assert everything_of(world) == before
+
+    @pytest.mark.parametrize("other", ["globex", "acm", "acme.", "ACME", "no%20such%20tenant"])
+    def test_a_tenant_that_is_not_that_of_the_key_is_not_there(self, world: TenantWorld, other: str) -> None:
+        answer = world.acme.api(Role.ADMIN).get(f"/v1/tenants/{other}/api-keys")
+        assert (answer.status, answer.code) == (404, "tenant_not_found")
 
     def test_an_id_of_anothers_key_is_one_that_is_not_there(self, world: TenantWorld) -> None:
         own = world.acme.parameters

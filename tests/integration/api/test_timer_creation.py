@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from duetime.api.http.parsing import MAX_BODY_BYTES
 from duetime.domain.timers import MAX_PAYLOAD_BYTES
 from duetime.domain.times import MAX_INSTANT, MIN_INSTANT, format_instant, parse_instant
 from tests.support.api import World, api_world
@@ -137,6 +139,63 @@ class TestCreate:
         assert field in answer.faults
         assert world.api.all_pages() == []
 
+    @pytest.mark.parametrize(
+        ("members", "field"),
+        [
+            ({"id": 5}, "id"),
+            ({"executeAt": 5}, "executeAt"),
+            ({"executeAt": "2026-12-20T15:30:60Z"}, "executeAt"),
+            ({"executeAt": "10000-01-01T00:00:00Z"}, "executeAt"),
+            *(({"delay": delay}, "delay") for delay in ("soon", -1, True)),
+            *(({"timeoutSeconds": seconds}, "timeoutSeconds") for seconds in (0, 901, "30", True)),
+            *(({"correlationId": text}, "correlationId") for text in ("", "x" * 256, "a\r\nb: c")),
+            ({"tags": "a"}, "tags"),
+            ({"tags": [""]}, "tags[0]"),
+            ({"tags": ["a", "x" * 129]}, "tags[1]"),
+            ({"tags": ["a", 1]}, "tags[1]"),
+            ({"tags": ["a", "a"]}, "tags"),
+            ({"tags": [str(n) for n in range(21)]}, "tags"),
+            ({"retryPolicy": []}, "retryPolicy"),
+            *(({"retryPolicy": {"maxAttempts": number}}, "retryPolicy.maxAttempts") for number in (0, 1.5)),
+            ({"retryPolicy": {"initialInterval": "x"}}, "retryPolicy.initialInterval"),
+            ({"retryPolicy": {"colour": 1}}, "retryPolicy.colour"),
+            ({"retryPolicy": {"maxAttempts": 1, " " * 3000: 1}}, "retryPolicy"),
+            ({"headers": ["a"]}, "headers"),
+            ({"headers": {"a b": "x"}}, "headers.a b"),
+            ({"headers": {"": "x"}}, "headers."),
+            ({"headers": {"X-A\r\nEvil": "1"}}, "headers.X-A\r\nEvil"),
+            *(({"headers": {"X-A": value}}, "headers.X-A") for value in (1, "a\r\nEvil: 1", "a\n", "a\r", "\0", "☃")),
+            ({"headers": {"X-A": "1", "x-a": "2"}}, "headers.x-a"),
+            ({"headers": {f"X-{n}": "" for n in range(33)}}, "headers"),
+            ({"headers": {"X-A": "x" * 8192}}, "headers"),
+            *(
+                ({"headers": {name: "x"}}, f"headers.{name}")
+                for name in (
+                    *("Connection", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "TE", "Trailer"),
+                    *("Transfer-Encoding", "Upgrade", "hOsT", "content-length", "Content-Type"),
+                    *("Webhook-Id", "webhook-signature", "webhook-anything"),
+                )
+            ),
+        ],
+    )
+    def test_a_faulty_member_is_named(self, world: World, members: dict[str, Any], field: str) -> None:
+        answer = world.api.create(GOOD | members)
+        assert (answer.status, field in answer.faults) == (400, True)
+        assert world.api.all_pages() == []
+
+    def test_all_faults_are_named_at_once(self, api: Api) -> None:
+        faulty = {"executeAt": "tomorrow", "callbackUrl": "ftp://x", "colour": "red", "tags": "a"}
+        assert api.create(faulty).faults.keys() == faulty.keys()
+
+    def test_a_name_twice_is_refused_at_any_depth(self, api: Api) -> None:
+        for member in ('"headers":{"X-A":"1","X-A":"2"}', '"retryPolicy":{"maxAttempts":1,"maxAttempts":2}'):
+            assert "twice" in api.create(f"{json.dumps(GOOD)[:-1]},{member}}}").text
+
+    def test_null_is_the_same_as_leaving_out(self, api: Api) -> None:
+        names = ("delay", "payload", "headers", "retryPolicy", "timeoutSeconds", "correlationId", "tags")
+        api.create(GOOD | {"id": "t1"})
+        assert api.create(GOOD | {"id": "t1"} | dict.fromkeys(names)).status == 200
+
     def test_a_delay_beyond_the_calendar_is_refused(self, world: World) -> None:
         world.clock.advance(7900 * 365.2425 * 86_400)
         assert world.api.create({"delay": "36500d", "callbackUrl": "http://x"}).faults.keys() == {"delay"}
@@ -154,7 +213,10 @@ class TestCreate:
         assert (answer.status, answer.code) == (415, "unsupported_media_type")
 
     def test_a_body_has_a_limit(self, api: Api) -> None:
-        answer = api.create(GOOD | {"tags": ["x" * 1024 * 1024]})
+        fits = json.dumps(GOOD | {"tags": ["é"]}, ensure_ascii=False)
+        fits = fits.rjust(MAX_BODY_BYTES - 1)
+        assert api.create(fits).status == 201
+        answer = api.create(" " + fits)
         assert (answer.status, answer.code) == (413, "payload_too_large")
 
     def test_the_namespace_must_exist(self, api: Api) -> None:

@@ -9,21 +9,16 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
 from duetime.domain.errors import InvalidSettings
-from duetime.domain.namespaces import Namespace
 from duetime.domain.times import format_instant, read_instant
-from duetime.stores.backends.sql.database import Database
 from duetime.stores.backends.sql.dialects.db_now import SqliteDbNow, db_now_strategy
 from duetime.stores.backends.sql.dialects.dialect import open_dialect
-from duetime.stores.backends.sql.tables import given_count, timers
 from duetime.stores.port.timers import PutMode
-from duetime.stores.time_source import TimeSource
 from duetime.testing.contract import call_steps as steps
 from duetime.testing.contract.builders import fired, leased, make_timer, seconds
 from duetime.testing.contract.steps import claim_shard
 from tests.support.clock import NOW
 from tests.support.sql_store import SqlStore
 from tests.support.sqlite_rows import executed
-from tests.unit.sql.statements import recorded_statements
 
 BASE_MS = '(SELECT "temp".duetime_now.ts_epoch_ms FROM "temp".duetime_now)'
 BASE_TEXT = '(SELECT "temp".duetime_now.ts_text FROM "temp".duetime_now)'
@@ -35,29 +30,18 @@ def sql(expression: sa.ColumnElement[object]) -> str:
     return " ".join(str(compiled).split())
 
 
-def test_epoch_milliseconds() -> None:
-    assert sql(db_now.epoch_ms()) == BASE_MS
-
-
-@pytest.mark.parametrize(("offset_ms", "expected"), [(1500, f"{BASE_MS} + 1500"), (-1, f"{BASE_MS} + -1")])
-def test_epoch_milliseconds_with_an_offset(offset_ms: int, expected: str) -> None:
-    assert sql(db_now.epoch_ms(offset_ms)) == expected
-
-
-def test_epoch_milliseconds_with_an_offset_that_comes_later() -> None:
-    expression = db_now.epoch_ms(given_count("lease_ms"))
-
-    assert " ".join(str(expression.compile(dialect=sqlite.dialect())).split()) == f"{BASE_MS} + ?"
-
-
-def test_iso_text() -> None:
-    assert sql(db_now.iso_text()) == BASE_TEXT
-
-
-def test_iso_text_with_an_offset() -> None:
-    expected = f"strftime('%Y-%m-%dT%H:%M:%fZ', {BASE_TEXT}, printf('%+.3f seconds', 1.5))"
-
-    assert sql(db_now.iso_text(1.5)) == expected
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        (db_now.epoch_ms(), BASE_MS),
+        (db_now.epoch_ms(1500), f"{BASE_MS} + 1500"),
+        (db_now.epoch_ms(-1), f"{BASE_MS} + -1"),
+        (db_now.iso_text(), BASE_TEXT),
+        (db_now.iso_text(1.5), f"strftime('%Y-%m-%dT%H:%M:%fZ', {BASE_TEXT}, printf('%+.3f seconds', 1.5))"),
+    ],
+)
+def test_both_storage_modes_have_offsets(expression: sa.ColumnElement[object], expected: str) -> None:
+    assert sql(expression) == expected
 
 
 @pytest.mark.parametrize("offset_seconds", [0.001, 1.5, -0.25, -86_400, 31_536_000])
@@ -172,38 +156,6 @@ def test_a_callers_wrong_clock_removes_nothing() -> None:
     store.close()
 
 
-def test_every_mutation_takes_its_times_from_the_temporary_table(store: SqlStore, single: Namespace) -> None:
-    timer = make_timer(single)
-    with recorded_statements(store) as statements:
-        store.timers.put([timer], mode=PutMode.CREATE, now=NOW)
-        claim_shard(store, 0, "w", lease_seconds=10, now=NOW)
-        store.leases.announce_worker("w", ttl_seconds=10, now=NOW)
-        store.catalogue.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
-
-    texts = [" ".join(statement.sql.split()) for statement in statements]
-    dated = [
-        text for text in texts if text.startswith(("INSERT INTO timers", "UPDATE timers", "INSERT INTO workers"))
-    ]
-    assert [text for text in dated if "ts_epoch_ms" not in text] == [
-        # Only the empty ownership row has no time.
-        text
-        for text in dated
-        if text.startswith("INSERT INTO timers (shard_id, row_type, timer_execute_at, timer_uuid, shard_version)")
-    ]
-    assert any("ts_epoch_ms" in text for text in dated)
-
-
 def test_an_unknown_dialect_has_no_strategy() -> None:
     with pytest.raises(InvalidSettings, match="nosuchdb"):
         db_now_strategy("nosuchdb")
-
-
-def test_conditions_and_values_may_use_it_alike(store: SqlStore) -> None:
-    statement = (
-        sa.update(timers)
-        .where(timers.c.timer_expires_at <= db_now.epoch_ms())
-        .values(timer_updated_at=db_now.epoch_ms(given_count("more")))
-    )
-    prepared = Database(open_dialect("sqlite://"), time_source=TimeSource.CALLER).prepare(statement, "more")
-
-    assert prepared.sql.count("ts_epoch_ms") == 2

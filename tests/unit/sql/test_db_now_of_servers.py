@@ -58,6 +58,7 @@ def test_the_batch_that_fixes_sql_server_s_instant_ends_by_telling_it() -> None:
 @pytest.mark.parametrize(
     ("url", "expression"),
     [
+        ("sqlite://", "ts_epoch_ms"),
         ("postgresql://db/x", "CURRENT_TIMESTAMP"),
         ("mysql://db/x", "CURRENT_TIMESTAMP(3)"),
         ("mssql://db/x", SQLSERVER_MS),
