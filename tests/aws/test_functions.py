@@ -313,9 +313,11 @@ def test_the_poller_uses_just_the_permissions_that_it_has(
     with CallbackReceiver(answer) as receiver:
         due = {"delay": "0s", "callbackUrl": receiver.url}
         ids = ["slow", "failing", "put off", *map(str, range(30))]
-        called = {*ids, "large", "small call", "large call"}
+        called = {*ids, "large", "small call", "large call", "scheduled call"}
         timers = [due | {"id": timer_id} for timer_id in ids] + [due | {"id": "large", "payload": LARGE}]
-        slowness = make_timers(account, load_event, timers)
+        request = {"method": "POST", "url": receiver.url, "body": {"timerId": "scheduled call"}}
+        schedule = {"every": "1s", "maxFirings": 1, "serviceCall": {"name": "any", "request": request}}
+        slowness = make_timers(account, load_event, timers, schedule)
         now = SystemClock().now()
         url = f"{receiver.url}/call"
         calls = [
@@ -344,13 +346,17 @@ def test_the_poller_uses_just_the_permissions_that_it_has(
     assert account.used == permissions_of(template.of_type("AWS::IAM::Role")["PollerRole"])
 
 
-def make_timers(account: Account, load_event: LoadEvent, timers: list[dict[str, Any]]) -> float:
-    """How many seconds a start of a function and two requests have taken."""
+def make_timers(
+    account: Account, load_event: LoadEvent, timers: list[dict[str, Any]], *schedules: dict[str, Any]
+) -> float:
+    """How many seconds a start of a function and its requests have taken."""
     started_at = time.perf_counter()
     with account.running("TimersApi") as function:
         api = Api(function, load_event("timers_api"))
         assert api.call("PUT", "/v1/namespaces/default", {"numShards": 4})[0] == 201
         assert api.call("POST", "/v1/namespaces/default/timers/batch", {"timers": timers})[0] == 200
+        for schedule in schedules:
+            assert api.call("POST", "/v1/namespaces/default/schedules", schedule)[0] == 201
     return time.perf_counter() - started_at
 
 
