@@ -167,3 +167,16 @@ def test_json_is_yaml(apply: Any) -> None:
     text = json.dumps({"namespaces": {"a": {"schedules": {"s": {"every": "90m", "callbackUrl": "https://a.test/"}}}}})
     assert apply(text, code=0)[1] == ["2 created, 0 changed, 0 deleted, 0 unchanged"]
     assert apply(text.replace("90m", "1h30m"))[0] == []
+
+
+def test_a_schedule_of_service_calls_is_made_and_then_there_is_nothing_to_do(apply: Any, cli: Cli) -> None:
+    call = "{name: close, request: {method: POST, url: https://a.test/close, body: {rate: 1.5}}}"
+    text = f"namespaces:\n  orders:\n    schedules:\n      close: {{every: 1h, serviceCall: {call}}}\n"
+
+    apply(text, "--dry-run", code=3)
+    apply(text)
+
+    assert shown(cli, "close")["serviceCall"]["request"]["body"] == {"rate": 1.5}
+    apply(text, "--dry-run")
+    _, told = apply(text.replace("name: close", "nme: close"), code=2)
+    assert "serviceCall.nme" in " ".join(told)

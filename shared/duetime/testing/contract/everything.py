@@ -33,6 +33,7 @@ MODULES = (
     "calls.lists",
     "calls.outbox",
     "calls.races",
+    "calls.scheduled",
     "calls.tenants",
     "calls.unreadable",
     "calls.load",
