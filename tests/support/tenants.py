@@ -91,6 +91,7 @@ _WITH_CONTENT: dict[str, Sample] = {
     "backfillSchedule": Sample({"from": "2026-12-01T00:00:00Z"}),
     "cancelBackfill": Sample({}),
     "listOccurrences": Sample(query={"past": "1"}),
+    "answerOccurrence": Sample(query={"scheduledAt": "2026-12-24T18:00:00Z"}),
     "previewSchedule": Sample({"cron": ["0 9 * * *"]}),
 }
 
@@ -217,6 +218,8 @@ def _make_tenant(name: str, store: Store, clock: FakeClock, handler: Handler) ->
         tenant,
         parameters={
             **parameters,
+            "firing_id": "f",
+            "answer": "ack",
             "secret_id": secret.json()["id"],
             **_make_webhook(tenant, store, clock),
             **_make_calls(tenant, store, clock),
