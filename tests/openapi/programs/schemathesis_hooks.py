@@ -15,7 +15,8 @@ CRONS = ("30 9 * * MON-FRI", "*/10 * * * * *", "@daily", "cron(0 10 ? * MON#2 *)
 RRULES = ("FREQ=DAILY", "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17", "FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,FR")
 EXCLUSIONS = ("2026-12-25", "* * * * 0", "0 0 1 1 *")
 TIME_ZONES = ("UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/New_York")
-LOCAL_TIMES = ("2027-03-28T09:00", "2027-03-28T02:30:00", "2027-10-31T02:30")
+LOCAL_TIMES = ("2027-03-28T09:00", "2027-06-01T12:00:30", "2027-10-31T02:30")
+"""None is in a gap of ``TIME_ZONES``: with ``dst`` "skip" that would be refused."""
 URLS = ("https://example.com/", "http://shop.example.com:8443/hooks?kind=order", "HTTPS://EXAMPLE.COM")
 
 schemathesis.openapi.format("duetime-duration", st.sampled_from(DURATIONS))
