@@ -6,8 +6,9 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from uuid import UUID
 
-from duetime.domain.events import ScheduleEvent, failed_event, schedule_events, unreadable_event
+from duetime.domain.events import ScheduleEvent, failed_event, moved_event, schedule_events, unreadable_event
 from duetime.domain.namespaces import Pause
 from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState
 from duetime.domain.outcomes import Outcome
@@ -137,3 +138,19 @@ def test_an_occurrence_beyond_its_own_limit_has_failed_and_is_no_misfire() -> No
     lines = (expired, replace(expired, failure=None))
     found = schedule_events(schedule_timer, schedule_timer.schedule, lines, at=NOW)
     assert [event.name for event in found] == ["schedule.misfired"]
+
+
+def test_one_move_has_one_id_however_often_it_is_told() -> None:
+    def move(moved: Timer, at_seconds: float = 0.0) -> UUID:
+        return moved_event(
+            moved,
+            NOW + timedelta(seconds=at_seconds),
+            local_time="2026-12-20T16:30:00",
+            time_zone="Europe/Berlin",
+            tzdata_version="2026f",
+            at=NOW,
+        ).event_id
+
+    assert move(timer()) == move(timer())
+    others = [move(replace(timer(), revision=2)), move(timer(), 3600), move(replace(timer(), timer_id="order 2"))]
+    assert len({move(timer()), *others}) == 4
