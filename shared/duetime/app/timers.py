@@ -31,12 +31,14 @@ from duetime.domain.errors import (
     FiringNotWaiting,
     FiringOver,
     RevisionMismatch,
+    ScheduleNotFound,
     StoreUnavailable,
     TimerConflict,
     TimerFinished,
     TimerNotFound,
     or_raise,
 )
+from duetime.domain.ids import schedule_id_of
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, Timer, TimerChange, TimerState
 from duetime.stores.port.pages import Page
@@ -204,7 +206,7 @@ class Timers:
     def answer(self, namespace: Namespace, timer_ids: Sequence[str], answer: Answer, *, now: datetime) -> Timer:
         """Take an answer to a firing that waits, of one of these timers. One that is repeated changes nothing.
 
-        Raises ``TimerNotFound``, ``FiringNotWaiting`` and ``FiringOver``.
+        Raises ``TimerNotFound`` (of a schedule's, ``ScheduleNotFound``), ``FiringNotWaiting`` and ``FiringOver``.
         """
         refusals: list[Refusal] = []
         for timer_id in timer_ids:
@@ -218,6 +220,9 @@ class Timers:
             raise FiringNotWaiting(f"firing {answer.firing_id} does not wait, or it is not recorded yet that it does")
         if refusals:
             raise FiringOver(f"firing {answer.firing_id}, or this attempt of it, has ended or has another answer")
+        schedule_id = schedule_id_of(timer_ids[0])
+        if schedule_id is not None:
+            raise ScheduleNotFound(namespace.name, schedule_id)
         raise TimerNotFound(namespace.name, timer_ids[0])
 
     def fire(self, namespace: Namespace, timer_id: str, *, now: datetime, wanted: Revisions | None) -> Timer:

@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from duetime.cli.answers import add_answers
 from duetime.cli.moving.importing import import_schedules
 from duetime.cli.remote import (
     CLEARED,
@@ -414,3 +415,10 @@ def preview(
 
 
 schedules.add_command(import_schedules)
+add_answers(
+    schedules,
+    "schedules",
+    "answerOccurrence",
+    _schedule_arguments,
+    click.option("--scheduled-at", type=Instant(), required=True, help="The scheduledAt of its callback."),
+)

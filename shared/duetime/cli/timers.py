@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import IO, Any
 
 import click
 
+from duetime.cli.answers import add_answers
 from duetime.cli.batches import act_on_lines, make_of_lines
 from duetime.cli.remote import (
     CLEARED,
@@ -216,43 +217,7 @@ _action(
 )
 
 
-def _answer(answer: str, text: str, *more: Callable[[Any], Any]) -> None:
-    """Add a command that says what came of work which a receiver took. ``more``: the options of its body."""
-
-    @timers.command(answer, help=f"{text} FIRING is the webhook-id of its callback.")
-    @_timer_arguments
-    @click.argument("firing_id", metavar="FIRING")
-    @click.option("--attempt", type=int, help="The attempt that is answered for. Default: the present one.")
-    @options(*more)
-    @json_option
-    @on_server("answerTimer")
-    def act(
-        *,
-        remote: Remote,
-        namespace: str,
-        timer_id: str,
-        firing_id: str,
-        attempt: int | None,
-        as_json: bool,
-        **given: Any,
-    ) -> None:
-        where = item_path(namespace, "timers", timer_id, path("/firings/{}/{}", firing_id, answer))
-        response = remote.call("POST", where, body=given, query={"attempt": attempt}, has="outcome")
-        show_item(response.content, as_json=as_json)
-
-
-_answer("ack", "Say that work which a receiver took is done.")
-_answer(
-    "nack",
-    "Say that work which a receiver took has failed.",
-    click.option("--message", help="Why it failed."),
-    click.option("--retry/--no-retry", default=None, help="Whether there may be another attempt. Default: yes."),
-)
-_answer(
-    "heartbeat",
-    "Say that work which a receiver took goes on.",
-    click.option("--within", required=True, metavar="DURATION", help='Until the next answer, like "10m".'),
-)
+add_answers(timers, "timers", "answerTimer", _timer_arguments)
 
 
 @timers.command()

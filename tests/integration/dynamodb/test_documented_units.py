@@ -9,7 +9,7 @@ import pytest
 
 from duetime.domain.namespaces import Namespace
 from duetime.stores.core.store import CoreStore
-from duetime.testing.contract.builders import failed, fired, make_timers, parked, retried, seconds
+from duetime.testing.contract.builders import failed, fired, make_timers, parked, retried, seconds, waiting
 from duetime.testing.contract.schedules import after, make_schedule
 from duetime.testing.contract.steps import claim, create, record
 from tests.integration.dynamodb.test_capacity import FIELDS
@@ -32,9 +32,10 @@ LATER = NOW + seconds(60)
         (fired, {"correlation_id": "c"}, 3, 2),
         (lambda timer: logged(failed(timer), status=400), {}, 2, 3),
         (lambda timer: parked(timer, until=LATER), {}, 2, 3),
+        (lambda timer: waiting(timer, until=LATER, attempt_log="[1]"), {}, 2, 3),
         (lambda timer: logged(retried(timer, next_attempt_at=LATER), status=503), {}, 2, 5),
     ],
-    ids=["fired", "fired with a correlation id", "failed", "parked", "retried"],
+    ids=["fired", "fired with a correlation id", "failed", "parked", "taken by the receiver", "retried"],
 )
 def test_write_units_of_batches(
     proxied: CoreStore,

@@ -22,6 +22,7 @@ from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode
 from duetime.testing.contract.builders import failed, leased, make_timer
 from duetime.testing.contract.steps import claim_shard
+from duetime.testing.contract.timers.answers import make_waiting
 from tests.support.commands import Cli
 
 NOW = SystemClock().now()
@@ -200,3 +201,18 @@ def test_a_timer_at_a_local_time_is_made_changed_and_recomputed(
     assert cli("timers", "recompute", "--dry-run")[0] == "1 would be moved, 0 skipped\n"
     assert cli("timers", "recompute", "orders")[0] == "1 moved, 0 skipped\n"
     assert cli("timers", "recompute")[0] == "0 moved, 0 skipped\n"
+
+
+def test_work_that_was_taken_is_answered_for(store: Store, orders: Namespace, cli: Cli) -> None:
+    timer = make_waiting(store, orders)
+    name = ("orders", timer.timer_id, timer.firing_id)
+
+    goes_on, _ = cli("timers", "heartbeat", *name, "--within", "20m", "--json")
+    gone, _ = cli("timers", "nack", *name, "--message", "no ink", "--no-retry", "--attempt", "1", "--json")
+
+    assert json.loads(goes_on)["outcome"] == "Waiting"
+    expected = {"firingId": timer.firing_id, "attempt": 1, "outcome": "Failed", "answerBy": None}
+    assert json.loads(gone) == expected
+    assert "has ended or has another answer" in cli.fails("timers", "ack", *name, code=1)
+    scheduled_at = ("--scheduled-at", "2026-12-20T15:30:00Z")
+    assert "schedule 's' does not exist" in cli.fails("schedules", "ack", "orders", "s", "f", *scheduled_at, code=1)

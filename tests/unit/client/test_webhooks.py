@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
 import duetime_client.webhooks
+from duetime.delivery.firing_urls import FiringUrls
 from duetime.delivery.request import callback_for
 from duetime.delivery.signing import Signer
 from duetime.domain.secrets import secret_text
@@ -26,6 +27,8 @@ from duetime_client.webhooks import (
     InvalidTimestamp,
     MissingHeader,
     VerificationError,
+    answer_url,
+    taken,
     verify,
     verify_event,
     verify_schedule,
@@ -273,3 +276,32 @@ def test_a_callback_of_a_schedule_is_believed_and_read() -> None:
     body, of_timer = callback()
     with pytest.raises(InvalidBody, match="no callback of a schedule"):
         verify_schedule(body, of_timer, SECRET, now=NOW)
+
+
+@pytest.mark.parametrize("timer_id", ["t1", "a b?c%d", "größe", "base64url:x", "."])
+def test_a_callback_says_where_to_answer(timer_id: str) -> None:
+    timer = make_timer(make_namespace(), timer_id, payload_json="1.10")
+    urls = FiringUrls("https://timers.example.com", KEY)
+    sent = callback_for(timer, key=1, fired_at=NOW, signer=Signer((KEY,)), urls=urls)
+
+    got = verify(sent.body, dict(line.split(": ", 1) for line in sent.headers), SECRET, now=NOW)
+
+    assert got.ack_url is not None
+    assert got.ack_url not in repr(got)
+    path, _, query = got.ack_url.partition("?")
+    assert path.endswith(f"/firings/{timer.firing_id}/ack")
+    assert answer_url(got.ack_url, "heartbeat") == f"{path.removesuffix('ack')}heartbeat?{query}"
+
+
+def test_without_a_public_url_a_callback_has_none() -> None:
+    body, headers = callback()
+
+    assert verify(body, headers, SECRET, now=NOW).ack_url is None
+    assert b"ackUrl" not in body
+
+
+def test_the_body_that_takes_work() -> None:
+    assert taken(timedelta(minutes=10)) == {"ack": {"within": 600.0}}
+    for refused in (timedelta(), timedelta(days=2)):
+        with pytest.raises(ValueError, match="24 hours"):
+            taken(refused)

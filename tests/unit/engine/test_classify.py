@@ -215,3 +215,37 @@ def test_nothing_that_is_answered_raises(body: bytes, status: int, retry_after: 
     assert (answer.reason is not None) == (answer.disposition in (Disposition.RETRY, Disposition.FAILED))
     seconds = answer.retry_after_seconds
     assert seconds is None or 0 <= seconds <= MAX_RETRY_AFTER_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("within", "seconds"), [("10m", 600), (90, 90), ("PT1H", 3600), ("24h", 86_400), ("30d", 86_400)]
+)
+def test_a_202_may_take_the_work_for_a_day_at_most(within: object, seconds: float) -> None:
+    taken = answered(202, {"ack": {"within": within}})
+
+    assert (taken.disposition, taken.answer_within_seconds) == (Disposition.WAIT, seconds)
+
+
+@pytest.mark.parametrize(
+    "ack",
+    [True, "10m", [], {}, {"within": None}, {"within": 0}, {"within": "-1s"}, {"within": "soon"}, {"within": True}],
+)
+def test_work_that_is_taken_for_no_time_is_tried_again(ack: object) -> None:
+    found = answered(202, {"ack": ack})
+
+    assert (found.disposition, found.reason) == (Disposition.RETRY, FailureReason.NOT_OK)
+    assert "ack in the response must" in found.message
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "disposition"),
+    [
+        (200, {"ack": {"within": "10m"}}, Disposition.FIRED),
+        (202, {"ack": None}, Disposition.FIRED),
+        (202, {"ok": False, "ack": {"within": "10m"}}, Disposition.RETRY),
+        (202, {"ack": {"within": "10m"}, "nextExecuteAt": "2026-12-21T15:30:00Z"}, Disposition.WAIT),
+        (503, {"ack": {"within": "10m"}}, Disposition.RETRY),
+    ],
+)
+def test_only_a_202_takes_work(status: int, body: object, disposition: Disposition) -> None:
+    assert answered(status, body).disposition is disposition

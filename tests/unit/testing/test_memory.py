@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from duetime.testing import InMemoryDuetime, Received, hang, in_memory, refuse, respond
-from duetime_client import Conflict, NotFound, RetryPolicy, TimerState
+from duetime.testing import InMemoryDuetime, Received, hang, in_memory, refuse, respond, take
+from duetime_client import ApiError, Conflict, InvalidRequest, NewSchedule, NotFound, RetryPolicy, TimerState
 
 URL = "https://app.example.com/hook"
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -288,3 +288,60 @@ def test_a_dead_letter_is_redriven_and_fires_as_the_same_message(duetime: InMemo
     assert second.headers["webhook-id"] == first.headers["webhook-id"]
     assert (second.payload, second.attempt) == ({"n": 1.5}, 1)
     assert timers.get("t").state is TimerState.FIRED
+
+
+def test_work_that_is_taken_waits_for_its_answer(duetime: InMemoryDuetime) -> None:
+    timers = duetime.client.timers()
+    duetime.receiver.answer(take(timedelta(minutes=10)), 200)
+    timers.create(timer_id="t", callback_url=URL, delay=HOUR)
+    duetime.clock.advance(hours=1, minutes=5)
+    assert (timers.get("t").state, len(duetime.receiver.requests)) == (TimerState.WAITING, 1)
+    firing_id = duetime.receiver.requests[0].headers["webhook-id"]
+
+    still = timers.answer("t", firing_id, "heartbeat", within=timedelta(minutes=20))
+    duetime.clock.advance(minutes=15)
+    assert still.answer_by is not None
+    assert timers.get("t").state is TimerState.WAITING
+    assert timers.answer("t", firing_id, "ack").outcome == "Fired"
+
+    duetime.clock.advance(minutes=1)
+    assert (timers.get("t").state, timers.get("t").attempts) == (TimerState.FIRED, 1)
+
+
+def test_an_occurrence_that_is_taken_is_answered_for_by_its_time(duetime: InMemoryDuetime) -> None:
+    schedules = duetime.client.schedules
+    duetime.receiver.answer(take(HOUR))
+    schedules.create("default", NewSchedule(every=HOUR, callback_url=URL), schedule_id="s")
+    schedules.trigger("default", "s")
+    (request,) = duetime.receiver.requests
+
+    answered = schedules.answer(
+        "default",
+        "s",
+        request.headers["webhook-id"],
+        "nack",
+        scheduled_at=datetime.fromisoformat(request.json()["scheduledAt"]),
+        message="no paper",
+        retry=False,
+    )
+
+    assert (answered.attempt, answered.outcome) == (1, "Failed")
+
+
+def test_answers_are_checked(duetime: InMemoryDuetime) -> None:
+    timers = duetime.client.timers()
+    timers.create(timer_id="t", callback_url=URL, delay=HOUR)
+    for kind, given, field in (
+        ("ack", {"message": "m"}, "message"),
+        ("ack", {"within": HOUR}, "within"),
+        ("nack", {"within": HOUR}, "within"),
+        ("heartbeat", {}, "within"),
+        ("heartbeat", {"within": timedelta(days=2)}, "within"),
+        ("heartbeat", {"within": timedelta()}, "within"),
+        ("heartbeat", {"within": HOUR, "retry": True}, "retry"),
+        ("nack", {"message": "m" * 201}, "message"),
+    ):
+        with pytest.raises(InvalidRequest, match=field):
+            timers.answer("t", "f", kind, **given)  # type: ignore[arg-type]
+    with pytest.raises(ApiError, match="method_not_allowed"):
+        timers.answer("t", "f", "maybe")
