@@ -145,7 +145,8 @@ def check_callback(given: CallbackFields, context: ApiContext) -> None:
     if (given.callback_timeout_seconds or 0) > context.max_timeout_seconds:
         raise InvalidInput(
             "timeoutSeconds",
-            f"must be at most {context.max_timeout_seconds} in this deployment, whose pollers end and wait no longer",
+            f"must be at most {context.max_timeout_seconds} in this deployment, whose pollers end and wait no longer:"
+            " a receiver that needs more responds 202 with an ack",
         )
 
 
