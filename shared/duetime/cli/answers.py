@@ -48,7 +48,7 @@ def _add(group: click.Group, answer: str, text: str, items: str, operation: str,
     @on_server(operation)
     def act(*, remote: Remote, namespace: str, firing_id: str, as_json: bool, **given: Any) -> None:
         item_id = given.pop("timer_id", None) or given.pop("schedule_id")
-        query = {name: given.pop(name) for name in ("attempt", "scheduled_at") if name in given}
+        query: dict[str, Any] = {name: given.pop(name) for name in ("attempt", "scheduled_at") if name in given}
         where = item_path(namespace, items, item_id, path("/firings/{}/{}", firing_id, answer))
         response = remote.call("POST", where, body=given, query=query, has="outcome")
         show_item(response.content, as_json=as_json)

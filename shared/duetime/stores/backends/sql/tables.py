@@ -153,7 +153,7 @@ timers = Table(
     ),
     CheckConstraint(
         "(row_type = 1 AND shard_version IS NOT NULL)"
-        " OR (row_type = 2 AND timer_state IN ('Scheduled', 'Firing', 'Waiting') AND timer_id IS NOT NULL)"
+        f" OR (row_type = 2 AND {one_of('timer_state', 'Scheduled', 'Firing', 'Waiting')} AND timer_id IS NOT NULL)"
         f" OR (row_type = 3 AND {one_of('timer_state', 'Fired', 'Failed', 'Cancelled')} AND timer_id IS NOT NULL)",
         name="timers_row_type",
     ),
