@@ -69,7 +69,9 @@ def store_pending(store_url: str, number: int) -> None:
         for index in range(start, min(start + _BATCH, number)):
             at = now + timedelta(days=30, seconds=index % 86_400)
             spec = TimingSpec(cron=(f"{at.minute} {at.hour} * * *",), start_at=at)
-            schedule = new_schedule(SchedulePolicy(), occurrences_by(spec, f"pending-{index}"), after=now)
+            schedule = new_schedule(
+                SchedulePolicy(), occurrences_by(spec, f"pending-{index}", lambda _: None), after=now
+            )
             content = TimerContent(
                 execute_at=at,
                 callback_url="http://127.0.0.1:9/none",

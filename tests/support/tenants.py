@@ -92,6 +92,7 @@ _WITH_CONTENT: dict[str, Sample] = {
     "cancelBackfill": Sample({}),
     "listOccurrences": Sample(query={"past": "1"}),
     "answerOccurrence": Sample(query={"scheduledAt": "2026-12-24T18:00:00Z"}),
+    "putCalendar": Sample({"daysOff": ["2026-12-25"]}),
     "previewSchedule": Sample({"cron": ["0 9 * * *"]}),
 }
 
@@ -174,6 +175,7 @@ def everything_of(world: TenantWorld) -> list[Any]:
         *lists,
         world.store.catalogue.get_namespace("globex-orders"),
         world.store.catalogue.get_namespace("events@globex"),
+        world.store.catalogue.get_namespace("days@globex"),
     ]
 
 
@@ -196,6 +198,7 @@ def _make_tenant(name: str, store: Store, clock: FakeClock, handler: Handler) ->
         "namespace": f"{name}-orders",
         "timer_id": "t1",
         "schedule_id": "s1",
+        "calendar": "de",
         "tenant": name,
         "key_id": f"{name}-{Role.READER}",
         "version": "any",
@@ -205,6 +208,8 @@ def _make_tenant(name: str, store: Store, clock: FakeClock, handler: Handler) ->
     api = tenant.api()
     for namespace in (f"{name}-orders", f"{name}-others"):
         assert api.call("PUT", f"/v1/namespaces/{namespace}", {"numShards": 4}).status == 201
+    for calendar in ("de", "at"):
+        assert api.call("PUT", f"/v1/calendars/{calendar}", {"daysOff": ["2026-12-25"]}).status == 201
     for timer_id in ("t1", "t2"):
         timer = {"id": timer_id, "correlationId": "shared", **_TIMER}
         assert api.create(_marked(timer, tenant.mark)).status == 201

@@ -89,8 +89,10 @@ if TYPE_CHECKING:
     from duetime_client.retrying import NO_RETRIES, Retries
     from duetime_client.schedule_models import (
         Backfilled,
+        Calendar,
         CancelledBackfill,
         ChangedSchedules,
+        DayOff,
         NewSchedule,
         Occurrences,
         OccurrenceState,
@@ -103,6 +105,7 @@ if TYPE_CHECKING:
         ScheduleMisfire,
         ScheduleState,
         Triggered,
+        Weekday,
     )
     from duetime_client.values import UNSET, RawJson, RetryPolicy, Unset
 
@@ -118,6 +121,7 @@ __all__ = [
     "Attempt",
     "AttemptOutcome",
     "Backfilled",
+    "Calendar",
     "CallEvent",
     "CallFailure",
     "CallOutcome",
@@ -132,6 +136,7 @@ __all__ = [
     "Conflict",
     "CreatedApiKey",
     "CreatedSecret",
+    "DayOff",
     "Deleted",
     "Delivery",
     "Dst",
@@ -195,6 +200,7 @@ __all__ = [
     "UnexpectedAnswer",
     "Unreachable",
     "Unset",
+    "Weekday",
 ]
 
 _HOMES = (

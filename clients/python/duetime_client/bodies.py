@@ -72,6 +72,7 @@ NAMESPACE: Table = {
     "max_in_flight": ("maxInFlight", plain),
     "rate_limit": ("rateLimit", plain),
     "misfire": ("misfire", plain),
+    "min_schedule_interval": ("minScheduleInterval", duration),
 }
 TIMING: Table = {
     "cron": ("cron", texts),
@@ -83,11 +84,18 @@ TIMING: Table = {
     "start_at": ("startAt", instant),
     "end_at": ("endAt", instant),
     "exclude": ("exclude", texts),
+    "calendar": ("calendar", plain),
+    "day_off": ("dayOff", plain),
     "jitter": ("jitter", duration),
     "window": ("window", duration),
     "from_at": ("from", instant),
     "count": ("count", plain),
     "schedule_id": ("id", plain),
+}
+CALENDAR: Table = {
+    "weekdays": ("weekdays", texts),
+    "days_off": ("daysOff", texts),
+    "business_days": ("businessDays", texts),
 }
 SECRET: Table = {"secret": ("secret", plain), "overlap": ("overlap", duration)}
 API_KEY: Table = {

@@ -234,6 +234,7 @@ class Namespace:
     retry_policy: RetryPolicy | None
     state: NamespaceState
     misfire: Misfire | None
+    min_schedule_interval: timedelta | None
     paused_at: datetime | None
     pause_reason: str | None
     unreadable: str | None = None

@@ -54,6 +54,38 @@ class OccurrenceState(OpenEnum):
     MISSED = "Missed"
 
 
+class DayOff(OpenEnum):
+    """What is done with an occurrence on a day that is no business day of the calendar."""
+
+    SKIP = "skip"
+    NEXT = "next"
+    PREVIOUS = "previous"
+
+
+class Weekday(OpenEnum):
+    MON = "MON"
+    TUE = "TUE"
+    WED = "WED"
+    THU = "THU"
+    FRI = "FRI"
+    SAT = "SAT"
+    SUN = "SUN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calendar:
+    """A day is a business day if it is in ``business_days``, or of ``weekdays`` and not in ``days_off``.
+
+    Dates are like ``2026-12-25``.
+    """
+
+    name: str
+    revision: int
+    weekdays: tuple[Weekday, ...]
+    days_off: tuple[str, ...]
+    business_days: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSchedule:
     """A schedule to create. One of ``cron``, ``every`` and ``rrule`` is needed, or several.
@@ -73,6 +105,8 @@ class NewSchedule:
     start_at: datetime | None = None
     end_at: datetime | None = None
     exclude: tuple[str, ...] | list[str] = ()
+    calendar: str | None = None
+    day_off: DayOff | str | None = None
     jitter: timedelta | None = None
     window: timedelta | None = None
     misfire: ScheduleMisfire | str | None = None
@@ -105,6 +139,8 @@ class ScheduleChange:
     start_at: datetime | Unset | None = UNSET
     end_at: datetime | Unset | None = UNSET
     exclude: tuple[str, ...] | list[str] | Unset | None = UNSET
+    calendar: str | Unset | None = UNSET
+    day_off: DayOff | str | Unset | None = UNSET
     jitter: timedelta | Unset | None = UNSET
     window: timedelta | Unset | None = UNSET
     misfire: ScheduleMisfire | str | Unset | None = UNSET
@@ -166,6 +202,8 @@ class Schedule:
     start_at: datetime | None
     end_at: datetime | None
     exclude: tuple[str, ...]
+    calendar: str | None
+    day_off: DayOff
     jitter: timedelta | None
     window: timedelta | None
     misfire: ScheduleMisfire

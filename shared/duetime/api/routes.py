@@ -5,6 +5,7 @@ The first route that matches counts: the words after /timers/ are ids for every 
 
 from __future__ import annotations
 
+from duetime.api.calendars import endpoints as calendars
 from duetime.api.documents import console
 from duetime.api.documents.endpoints import document_routes
 from duetime.api.firings import endpoints as firings
@@ -49,6 +50,7 @@ TIMER_ROUTES = (
     *schedule_lists.ROUTES,
     *backfills.ROUTES,
     *preview.ROUTES,
+    *calendars.ROUTES,
     *status.ROUTES,
     *document_routes(all_routes),
     *console.ROUTES,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from duetime.app.calendars import finder
 from duetime.app.schedules import Schedules, refused
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.namespaces import Namespace
@@ -92,7 +93,7 @@ class Backfills:
         """Make the timers of at most ``limit`` occurrences; with ``dry_run`` only count them.
 
         One that was backfilled before and has ended is sent again, with the same webhook-id. Raises
-        ``ScheduleNotFound``, ``ScheduleUnreadable`` and ``StoreRefused``.
+        ``ScheduleNotFound``, ``ScheduleUnreadable``, ``CalendarMissing`` and ``StoreRefused``.
         """
         schedule = self.schedules.readable(namespace, schedule_id, now=now)
         assert schedule.schedule is not None
@@ -100,7 +101,8 @@ class Backfills:
         end = min(wanted.to_at, now + MILLISECOND)
         if schedule.schedule.pending is not None:
             end = min(end, schedule.schedule.pending.scheduled_at)
-        found, is_all = _within(occurrences_of(schedule), place.passed_at, end, limit)
+        occurrences = occurrences_of(schedule, finder(self.schedules.store, namespace.tenant_id))
+        found, is_all = _within(occurrences, place.passed_at, end, limit)
         due = (place.began_at + timedelta(seconds=(place.index + n) / wanted.per_second) for n in range(len(found)))
         timers = [
             backfilled(schedule, Occurrence(each.scheduled_at, round_up(at)), began_at=place.began_at, now=now)

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from duetime.app.calendars import finder
 from duetime.app.schedules import Schedules
-from duetime.domain.errors import ScheduleEnded, ScheduleNotFound, ScheduleUnreadable
+from duetime.domain.errors import CalendarMissing, ScheduleEnded, ScheduleNotFound, ScheduleUnreadable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.schedule_timers import standing_at
 from duetime.domain.schedules import ScheduleState, retimed
 from duetime.domain.timers import Timer
 from duetime.recurrence.spec import TimingSpec
-from duetime.recurrence.stored import occurrences_of, timing_of
+from duetime.recurrence.stored import FindCalendar, occurrences_of, timing_of
 from duetime.stores.port.pages import Page
 from duetime.stores.port.timers import ChangeStatus
 
@@ -27,6 +28,7 @@ class ScheduleFilter:
 
     state: ScheduleState | None = None
     tag: str | None = None
+    calendar: str | None = None
     due_from: datetime | None = None
     due_to: datetime | None = None
 
@@ -36,6 +38,7 @@ class ScheduleFilter:
         return (
             (self.state is None or self.state is state_of(timer))
             and (self.tag is None or self.tag in timer.content.tags)
+            and (self.calendar is None or self.calendar == _calendar_of(timer))
             and (self.due_from is None or (due_at is not None and due_at >= self.due_from))
             and (self.due_to is None or (due_at is not None and due_at < self.due_to))
         )
@@ -102,16 +105,17 @@ class ScheduleLists:
     def recompute_page(
         self, namespace: Namespace, *, cursor: str | None, limit: int, now: datetime, dry_run: bool = False
     ) -> ChangedPage:
-        """Compute again when the schedules of a page occur next: the rules of time zones have changed, say.
+        """Compute again when the schedules of a page occur next: zones have new rules, or a calendar has changed.
 
         What comes out the same is not written. Those that have ended stay so.
         """
         page = self.list(namespace, ScheduleFilter(), cursor=cursor, limit=limit, now=now)
-        changed = [timer for timer in page.items if _recomputed(timer, now) is not timer]
+        find = finder(self.schedules.store, namespace.tenant_id)
+        changed = [timer for timer in page.items if _recomputed(timer, find, now) is not timer]
         skipped = 0
         for timer in () if dry_run else changed:
             result = self.schedules.store.schedules.change(
-                namespace, timer.schedule_id or "", lambda stored: _recomputed(stored, now), now=now
+                namespace, timer.schedule_id or "", lambda stored: _recomputed(stored, find, now), now=now
             )
             if result.status is ChangeStatus.APPLIED and result.timer is not None:
                 self.schedules.on_stored([result.timer])
@@ -120,14 +124,15 @@ class ScheduleLists:
         return ChangedPage(len(changed) - skipped, skipped, page.next_cursor)
 
 
-def _recomputed(timer: Timer, now: datetime) -> Timer:
-    """Return ``timer`` itself when nothing changes, or what is stored of it cannot be read."""
+def _recomputed(timer: Timer, find: FindCalendar, now: datetime) -> Timer:
+    """Return ``timer`` itself when nothing changes, what is stored of it cannot be read, or its calendar is not
+    there."""
     schedule = timer.schedule
     if schedule is None or schedule.pending is None:
         return timer
     try:
-        following = retimed(schedule, occurrences_of(timer))
-    except ScheduleUnreadable:
+        following = retimed(schedule, occurrences_of(timer, find))
+    except (ScheduleUnreadable, CalendarMissing):
         return timer
     return timer if following.pending == schedule.pending else standing_at(timer, following, now=now)
 
@@ -150,6 +155,11 @@ def state_of(timer: Timer) -> ScheduleState:
     if schedule.pending is None:
         return ScheduleState.ENDED
     return ScheduleState.ACTIVE if schedule.pause is None else ScheduleState.PAUSED
+
+
+def _calendar_of(timer: Timer) -> str | None:
+    timing = readable_timing(timer)
+    return None if timing is None else timing.calendar
 
 
 def readable_timing(timer: Timer) -> TimingSpec | None:

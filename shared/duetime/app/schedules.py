@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from duetime.app.calendars import finder
 from duetime.app.redrives import is_unreadable
 from duetime.app.revisions import Revisions
 from duetime.app.timers import Stored
 from duetime.domain.errors import (
+    CalendarMissing,
     InvalidInput,
     RevisionMismatch,
     ScheduleConflict,
@@ -28,7 +30,17 @@ from duetime.domain.ids import schedule_timer_id
 from duetime.domain.namespaces import Namespace, Pause
 from duetime.domain.occurrences import OccurrenceRecord
 from duetime.domain.schedule_timers import new_schedule_timer, standing_at, triggered
-from duetime.domain.schedules import Occurrence, SchedulePolicy, limited, new_schedule, paused, resumed, retimed
+from duetime.domain.schedules import (
+    Occurrence,
+    Occurrences,
+    SchedulePolicy,
+    check_interval,
+    limited,
+    new_schedule,
+    paused,
+    resumed,
+    retimed,
+)
 from duetime.domain.timers import SERVICE_CALLS, Timer, TimerContent, content_digest
 from duetime.recurrence.spec import TimingSpec
 from duetime.recurrence.stored import occurrences_by, occurrences_of, timing_json, timing_of
@@ -71,7 +83,7 @@ class Schedules:
 
         Raises ``ScheduleConflict`` when there is another one with the id, ``InvalidInput`` and ``StoreRefused``.
         """
-        timer = _first_revision(namespace, wanted, now)
+        timer = self._first_revision(namespace, wanted, now)
         (result,) = self.store.timers.put([timer], mode=PutMode.CREATE, now=now)
         if result.status is PutStatus.CONFLICT:
             raise ScheduleConflict(f"schedule {wanted.schedule_id!r} exists and is another one")
@@ -85,17 +97,17 @@ class Schedules:
         Its history and its number stay. With other times, or when it had ended, it fires next at the first after now.
         Raises ``RevisionMismatch``, ``InvalidInput`` and ``StoreRefused``.
         """
-        schedule_id = asked.schedule_id
+        schedule_id, times = asked.schedule_id, self._times(namespace, asked, now)
         for _ in range(_TRIES):  # whoever creates or removes it in between makes another try necessary
             result = self.store.schedules.change(
-                namespace, schedule_id, _judged(lambda timer: _replaced(timer, asked, now), wanted), now=now
+                namespace, schedule_id, _judged(lambda timer: _replaced(timer, asked, times, now), wanted), now=now
             )
             if result.status not in (ChangeStatus.NOT_FOUND, ChangeStatus.UNREADABLE):
                 return self._stored(_or_raise(result, namespace, schedule_id), schedule_id, is_new=False)
             revision = None if result.timer is None else result.timer.revision
             if wanted is not None and (revision is None or not wanted.match_strongly(revision)):
                 raise _mismatch()
-            first = _first_revision(namespace, asked, now)
+            first = _first_revision(namespace, asked, times(), now)
             mode = PutMode.CREATE if revision is None else PutMode.REPLACE
             (put,) = self.store.timers.put([first], mode=mode, now=now, if_revision=revision)
             if put.status in (PutStatus.CREATED, PutStatus.REPLACED, PutStatus.REFUSED):
@@ -110,8 +122,8 @@ class Schedules:
         if wanted is not None and (stored is None or not wanted.match_strongly(stored.revision)):
             raise _mismatch()
         if stored is None or is_unreadable(stored):
-            return Stored(_first_revision(namespace, asked, now), is_new=stored is None)
-        return Stored(_replaced(stored, asked, now), is_new=False)
+            return Stored(self._first_revision(namespace, asked, now), is_new=stored is None)
+        return Stored(_replaced(stored, asked, self._times(namespace, asked, now), now), is_new=False)
 
     def get(self, namespace: Namespace, schedule_id: str, *, now: datetime) -> Timer:
         """Return a schedule. Raises ``ScheduleNotFound``."""
@@ -171,7 +183,7 @@ class Schedules:
             text = _checked_timing(timing)
             changed = replace(schedule, policy=replace(schedule.policy, **change.policy))
             if text != timer.content.timing_json:
-                changed = retimed(changed, occurrences_by(timing, schedule_id), after=now)
+                changed = retimed(changed, self._checked(namespace, timing, schedule_id, now), after=now)
                 if changed.pending is None:
                     raise _nothing_left()
             changed = limited(changed)
@@ -237,14 +249,15 @@ class Schedules:
         """Return the last lines of the history, the latest first."""
         return self.store.schedules.history(schedule, limit=limit)
 
-    def coming(self, schedule: Timer, *, limit: int) -> list[Occurrence]:
-        """Return the occurrences to come, from the pending one on: none of a schedule that cannot be read."""
+    def coming(self, schedule: Timer, tenant_id: str, *, limit: int) -> list[Occurrence]:
+        """Return the occurrences to come, from the pending one on: none of a schedule that cannot be read, or whose
+        calendar is not there."""
         state = schedule.schedule
         if state is None or state.pending is None:
             return []
         try:
-            occurrences = occurrences_of(schedule)
-        except ScheduleUnreadable:
+            occurrences = occurrences_of(schedule, finder(self.store, tenant_id))
+        except (ScheduleUnreadable, CalendarMissing):
             return []
         left = limit if state.policy.max_firings is None else min(limit, state.policy.max_firings - state.firings)
         found: list[Occurrence] = []
@@ -267,6 +280,23 @@ class Schedules:
         self.on_stored([timer])
         return timer
 
+    def _first_revision(self, namespace: Namespace, asked: NewSchedule, now: datetime) -> Timer:
+        return _first_revision(namespace, asked, self._times(namespace, asked, now)(), now)
+
+    def _times(self, namespace: Namespace, asked: NewSchedule, now: datetime) -> Callable[[], Occurrences]:
+        """Return what computes the occurrences that are asked for, checked, when they are needed."""
+
+        return lambda: self._checked(namespace, asked.timing, asked.schedule_id, now)
+
+    def _checked(self, namespace: Namespace, timing: TimingSpec, schedule_id: str, now: datetime) -> Occurrences:
+        """Return the occurrences of a schedule that is to be stored. Raises ``InvalidInput``."""
+        least_ms = namespace.settings.min_schedule_interval_ms
+        occurrences = occurrences_by(timing, schedule_id, finder(self.store, namespace.tenant_id))
+        if least_ms is not None:
+            field = "every" if timing.every_ms is not None else "cron" if timing.cron else "rrule"
+            check_interval(occurrences, least_ms, field=field, after=now)
+        return occurrences
+
     def _stored(self, timer: Timer | None, schedule_id: str, *, is_new: bool) -> Stored:
         if timer is None:
             raise refused(schedule_id)
@@ -274,10 +304,9 @@ class Schedules:
         return Stored(timer, is_new)
 
 
-def _first_revision(namespace: Namespace, wanted: NewSchedule, now: datetime) -> Timer:
+def _first_revision(namespace: Namespace, wanted: NewSchedule, occurrences: Occurrences, now: datetime) -> Timer:
     """Return the schedule as it is stored first. Raises ``InvalidInput``."""
     text = _checked_timing(wanted.timing)
-    occurrences = occurrences_by(wanted.timing, wanted.schedule_id)
     schedule = new_schedule(wanted.policy, occurrences, after=now)
     if schedule.pending is None:
         raise _nothing_left()
@@ -293,7 +322,7 @@ def _first_revision(namespace: Namespace, wanted: NewSchedule, now: datetime) ->
     )
 
 
-def _replaced(timer: Timer, asked: NewSchedule, now: datetime) -> Timer:
+def _replaced(timer: Timer, asked: NewSchedule, times: Callable[[], Occurrences], now: datetime) -> Timer:
     """Return the next revision of ``timer``, which is as ``asked``, or itself. Raises ``InvalidInput``."""
     schedule = timer.schedule
     assert schedule is not None
@@ -308,7 +337,7 @@ def _replaced(timer: Timer, asked: NewSchedule, now: datetime) -> Timer:
     if schedule.pending is None:
         changed = replace(changed, end=None, firings=0, failures=None)
     if schedule.pending is None or text != timer.content.timing_json:
-        changed = retimed(changed, occurrences_by(asked.timing, asked.schedule_id), after=now)
+        changed = retimed(changed, times(), after=now)
         if changed.pending is None:
             raise _nothing_left()
     if asked.is_paused is not None:

@@ -10,6 +10,7 @@ import os
 import click
 
 from duetime import __version__
+from duetime.cli.calendars import calendars
 from duetime.cli.calls import calls
 from duetime.cli.cost.command import cost
 from duetime.cli.doctor.command import doctor
@@ -160,7 +161,7 @@ def listen(*, port: int, host: str, status: int, body: str, delay_seconds: float
 
 
 for command in (
-    *(calls, keys, namespaces, schedules, secrets, timers, webhook),
+    *(calendars, calls, keys, namespaces, schedules, secrets, timers, webhook),
     *(apply, cost, doctor, health, openapi, shards, whoami),
     *(export_store, import_store),
 ):

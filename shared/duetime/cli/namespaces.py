@@ -58,6 +58,12 @@ _settings_options = options(
         metavar=f"fire|expire|{NONE}",
         help="What happens to timers that came due in a pause.",
     ),
+    click.option(
+        "--min-schedule-interval",
+        metavar=f"DURATION|{NONE}",
+        type=OrNone(click.STRING),
+        help="Refuse schedules that occur more often, like 1m.",
+    ),
 )
 
 
@@ -119,7 +125,9 @@ def update(*, remote: Remote, namespace: str, if_revision: int | None, as_json: 
     from duetime_client import PreconditionFailed
 
     if not given(settings):
-        raise click.UsageError("give at least one of --max-in-flight, --rate-limit, --retry-policy, --misfire")
+        raise click.UsageError(
+            "give at least one of --max-in-flight, --rate-limit, --retry-policy, --misfire, --min-schedule-interval"
+        )
     for tries_left in reversed(range(_TRIES)):
         # PUT would create one that is not there.
         revision = if_revision or remote.call("GET", _path(namespace), has="name").json()["revision"]

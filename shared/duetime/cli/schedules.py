@@ -65,6 +65,12 @@ _timing_options = options(
         type=click.Choice(["once", "skip", "both"], case_sensitive=False),
         help="When clocks are changed: what is done with times that do not exist or happen twice.  [default: once]",
     ),
+    click.option("--calendar", metavar="NAME", help="The calendar that knows the business days."),
+    click.option(
+        "--day-off",
+        type=click.Choice(["skip", "next", "previous"], case_sensitive=False),
+        help="What is done with occurrences on no business day of the calendar.  [default: skip]",
+    ),
     click.option("--jitter", type=Duration(), help="Delay each occurrence by up to this."),
     click.option("--window", type=Duration(), help="Delay all occurrences by the same time within this."),
 )
@@ -104,6 +110,7 @@ _call_option = click.option(
 _paused_option = click.option("--paused", is_flag=True, default=None, help="Fire nothing until it is resumed.")
 _CLEARABLE = (
     *("cron", "every", "rrule", "time-zone", "anchor", "start-at", "end-at", "exclude", "dst", "jitter", "window"),
+    *("calendar", "day-off"),
     *("misfire", "catch-up", "overlap", "max-firings", "pause-after"),
     *TIMER_CLEARABLE,
 )
@@ -238,6 +245,7 @@ def show(*, remote: Remote, namespace: str, schedule_id: str, as_json: bool) -> 
     help="In this state.",
 )
 @_filter_options
+@click.option("--calendar", metavar="NAME", help="With this calendar.")
 @limit_option
 @json_option
 @on_server("listSchedules")
@@ -313,7 +321,8 @@ def resume_many(*, remote: Remote, namespace: str, dry_run: bool, **given: Any) 
 @dry_run_option
 @on_server("recomputeSchedules", "listNamespaces")
 def recompute(*, remote: Remote, namespace: str | None, dry_run: bool) -> int:
-    """Compute again when the schedules of NAMESPACE, or of all, occur next: for a new release of tzdata.
+    """Compute again when the schedules of NAMESPACE, or of all, occur next: for a new release of tzdata, or another
+    calendar.
 
     Those whose next time has not changed are left alone. After an interruption, run it again.
     """

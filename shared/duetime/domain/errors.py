@@ -162,6 +162,22 @@ class ScheduleUnreadable(DuetimeError):
         super().__init__(f"schedule {schedule_id!r} cannot be read as it is stored: replace or delete it")
 
 
+class CalendarNotFound(DuetimeError):
+    code = "calendar_not_found"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"calendar {name!r} does not exist")
+
+
+class CalendarMissing(DuetimeError):
+    """The calendar that a stored schedule names does not exist any more: it waits for one."""
+
+    code = "calendar_missing"
+
+    def __init__(self, schedule_id: str, name: str) -> None:
+        super().__init__(f"schedule {schedule_id!r} waits for its calendar {name!r}, which does not exist")
+
+
 class TimerFinished(DuetimeError):
     """The timer has fired or failed; it can be replaced or redriven, not changed."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
+from duetime.domain.calendars import Calendar
 from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy, policy_in_force
 from duetime.domain.shards import MAX_SHARED_SHARDS, shard_index
@@ -47,7 +48,9 @@ class NamespaceSettings:
 
     ``retry_policy_json`` (as in ``domain.retry``) is for timers without a policy of their own. ``max_in_flight``
     callbacks may be in flight at once and ``rate_limit_per_second`` attempts be started, by all pollers together.
-    ``webhook`` is where a tenant's events go: only its internal namespace for them has one. ``resumed_at``: when the
+    ``webhook`` is where a tenant's events go: only its internal namespace for them has one. ``calendars``, in order
+    of name, are those of a tenant: only ``domain.calendars.days_namespace`` has some. Schedules that occur more often
+    than each ``min_schedule_interval_ms`` are refused. ``resumed_at``: when the
     last pause ended. ``deleting_since``: when its deletion began. ``unknown_json`` is what
     a newer version has stored beside them, a JSON object: it is kept as it is.
     """
@@ -56,6 +59,8 @@ class NamespaceSettings:
     max_in_flight: int | None = None
     rate_limit_per_second: float | None = None
     webhook: EventWebhook | None = None
+    calendars: tuple[Calendar, ...] = ()
+    min_schedule_interval_ms: int | None = None
     misfire: Misfire | None = None
     pause: Pause | None = None
     resumed_at: datetime | None = None

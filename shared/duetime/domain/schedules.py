@@ -12,8 +12,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, Protocol
 
+from duetime.domain.errors import InvalidInput
 from duetime.domain.namespaces import Pause
-from duetime.domain.times import MAX_INSTANT, MILLISECOND
+from duetime.domain.times import MAX_INSTANT, MILLISECOND, format_duration, format_instant
 
 GRACE: Final = timedelta(seconds=60)
 """An occurrence is missed when it is later than this: less is what a busy poller or a deploy takes."""
@@ -21,6 +22,10 @@ DEFAULT_CATCH_UP_MS: Final = 3_600_000
 MAX_CAUGHT_UP: Final = 100
 MAX_COUNTED: Final = 100
 """Counting takes 20 to 80 microseconds for each, in the event loop, for each schedule after an outage."""
+
+
+_LOOKED_AT: Final = 500
+"""Of the occurrences to come, when one is to be no sooner than an interval after another: 20 ms for most."""
 
 
 class ScheduleMisfire(StrEnum):
@@ -189,6 +194,23 @@ class Turn:
     action: Action
     schedule: Schedule
     missed: Missed | None = None
+
+
+def check_interval(occurrences: Occurrences, least_ms: int, *, field: str, after: datetime) -> None:
+    """Raise ``InvalidInput`` for ``field`` when occurrences are scheduled less than ``least_ms`` apart.
+
+    The next ``_LOOKED_AT`` are looked at, so it takes a bounded time, whatever the schedule is.
+    """
+    last = occurrences.after(after)
+    for _ in range(_LOOKED_AT):
+        following = None if last is None else occurrences.after(last.scheduled_at)
+        if last is None or following is None:
+            return
+        if following.scheduled_at - last.scheduled_at < least_ms * MILLISECOND:
+            at, soon = format_instant(last.scheduled_at), format_instant(following.scheduled_at)
+            least = f"minScheduleInterval of the namespace, {format_duration(least_ms)}"
+            raise InvalidInput(field, f"must not occur more often than {least}: it does at {at} and {soon}")
+        last = following
 
 
 def new_schedule(policy: SchedulePolicy, occurrences: Occurrences, *, after: datetime) -> Schedule:

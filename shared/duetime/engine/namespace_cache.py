@@ -6,18 +6,20 @@ Read in the threads that poll, looked up by the event loop. A change takes effec
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from duetime.delivery.encryption import SecretBox, SecretUnavailable
 from duetime.delivery.firing_urls import FIRING_KEY, FiringUrls
 from duetime.delivery.signing import Signer
+from duetime.domain.calendars import Calendar, days_namespace
 from duetime.domain.clock import Clock
-from duetime.domain.errors import StoreError, StoreUnavailable
+from duetime.domain.errors import ScheduleUnreadable, StoreError, StoreUnavailable
 from duetime.domain.namespaces import NAMESPACE_SECONDS, EncryptedSecret, Misfire, Namespace, NamespaceState
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from duetime.domain.timers import Timer
+from duetime.recurrence.stored import timing_of
 from duetime.stores.port.catalogue import Catalogue
 from duetime.stores.shared_keys import shared_key
 
@@ -91,6 +93,13 @@ class NamespaceCache:
         entry = self._entries.get(name)
         return None if entry is None else entry.namespace
 
+    def calendar(self, namespace: str, name: str) -> Calendar | None:
+        """The calendar of the namespace's tenant, as ``load_for`` has read it; None also when there is none."""
+        owner = self.stored(namespace)
+        days = None if owner is None else self.stored(days_namespace(owner.tenant_id))
+        calendars = () if days is None else days.settings.calendars
+        return next((each for each in calendars if each.name == name), None)
+
     def expire(self) -> None:
         """What is known may have changed: ``load`` reads it again."""
         for name, entry in list(self._entries.items()):
@@ -102,6 +111,15 @@ class NamespaceCache:
         lately = self._clock.monotonic() - NAMESPACE_SECONDS
         entries = tuple(self._entries.values())
         return sum(entry.is_unreadable and entry.stale_at > lately for entry in entries)
+
+    def load_for(self, timers: Iterable[Timer], names: Collection[str]) -> None:
+        """``load`` the namespaces of ``timers``, and ``names``; and the calendars of schedules that name one."""
+        names = {timer.namespace for timer in timers} | set(names)
+        self.load(names)
+        owners = (self.stored(timer.namespace) for timer in timers if _calendar_of(timer) is not None)
+        days = {days_namespace(each.tenant_id) for each in owners if each is not None}
+        if days:
+            self.load(names | days)
 
     def load(self, names: Iterable[str]) -> None:
         """Read what is not known or may have changed. Blocks: call it beside the event loop.
@@ -176,6 +194,16 @@ class NamespaceCache:
             raise SecretUnavailable("no key is configured")
         box = self._secret_box
         return Signer(tuple(box.decrypt(secret.ciphertext, context=namespace.name) for secret in secrets))
+
+
+def _calendar_of(timer: Timer) -> str | None:
+    """Return the name of the calendar of a schedule."""
+    if not timer.is_schedule or "calendar" not in (timer.content.timing_json or ""):
+        return None
+    try:
+        return timing_of(timer).calendar
+    except ScheduleUnreadable:
+        return None
 
 
 def _unreadable(name: str, namespace: Namespace | None, reason: str, monotonic: float) -> _Entry:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Final
 
+from duetime.domain.calendars import Calendar
 from duetime.domain.errors import InvalidInput
 from duetime.domain.times import MILLISECOND
 from duetime.recurrence import zones
@@ -27,26 +28,27 @@ class AffectedChange:
     after: datetime
 
 
-def affected_changes(spec: TimingSpec, start: datetime) -> list[AffectedChange]:
+def affected_changes(spec: TimingSpec, start: datetime, calendar: Calendar | None = None) -> list[AffectedChange]:
     """Return the changes within a year of ``start`` at which an occurrence is moved, left out or doubled."""
     zone = zones.zone(spec.time_zone)
     start = start.replace(microsecond=0)
     found = []
     for change in clock_changes(zone, start, min(start, LAST_INSTANT - _TOLD) + _TOLD):
-        effect = _effect(spec, change)
+        effect = _effect(spec, change, calendar)
         if effect is not None:
             before = timezone((change.at - MILLISECOND).astimezone(zone).utcoffset() or timedelta())
             found.append(AffectedChange(effect, change.at.astimezone(before), change.at.astimezone(zone)))
     return found
 
 
-def _effect(spec: TimingSpec, change: ClockChange) -> ClockEffect | None:
+def _effect(spec: TimingSpec, change: ClockChange, calendar: Calendar | None) -> ClockEffect | None:
     """Compare what different values of ``dst`` make of the change: nothing else depends on them."""
 
     def times(dst: Dst, length: timedelta) -> list[datetime]:
         until = change.at + length - MILLISECOND
         try:
-            found = recurrence(replace(spec, dst=dst)).occurrences(change.at - MILLISECOND, until=until, limit=_MOST)
+            of_dst = recurrence(replace(spec, dst=dst), calendar)
+            found = of_dst.occurrences(change.at - MILLISECOND, until=until, limit=_MOST)
         except InvalidInput:  # it has none at all, or they take too long to find
             return []
         return [each.scheduled_at for each in found]

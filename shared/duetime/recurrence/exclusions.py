@@ -1,4 +1,4 @@
-"""Leaves out occurrences: on dates, or at times that a cron expression matches."""
+"""Leaves out occurrences: on dates, at times that a cron expression matches, or on all but business days."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from duetime.domain.errors import InvalidInput
-from duetime.domain.times import MILLISECOND
+from duetime.domain.times import MAX_INSTANT, MILLISECOND, MIN_INSTANT
+from duetime.recurrence.business_days import BusinessDays
 from duetime.recurrence.cron_calendar import CronCalendar
 from duetime.recurrence.spec import MAX_EXCLUSIONS
 
@@ -22,19 +23,27 @@ _SECOND, _MINUTE, _HOUR, _DAY = timedelta(seconds=1), timedelta(minutes=1), time
 
 
 class Exclusions:
-    """``items`` are dates like ``2026-12-25``, and cron expressions. All are of local time.
+    """``items`` are dates like ``2026-12-25``, and cron expressions. All are of local time. With ``days`` what is on
+    no business day is left out, too.
 
     ``times``: the expressions that make the occurrences; None is in it for what is no expression. They tell which
     expressions leave out whole days.
     """
 
-    def __init__(self, items: Sequence[str], zone: ZoneInfo, times: Sequence[CronCalendar | None]) -> None:
+    def __init__(
+        self,
+        items: Sequence[str],
+        zone: ZoneInfo,
+        times: Sequence[CronCalendar | None],
+        days: BusinessDays | None = None,
+    ) -> None:
         """Raise ``InvalidInput`` for ``exclude`` when an item is neither."""
         if len(items) > MAX_EXCLUSIONS:
             raise InvalidInput("exclude", f"must have {MAX_EXCLUSIONS} items or less")
         if sum(not is_date(item) for item in items) > MAX_EXPRESSIONS:
             raise InvalidInput("exclude", f"must have {MAX_EXPRESSIONS} cron expressions or less")
         self._zone = zone
+        self._days = days
         self._dates: set[date] = set()
         self._calendars: list[tuple[CronCalendar, timedelta]] = []
         for place, item in enumerate(items):
@@ -51,6 +60,8 @@ class Exclusions:
         local = zoned.replace(tzinfo=None)
         if local.date() in self._dates:
             return self._whole_day(local.date())
+        if self._days is not None and not self._days.has(local.date()):
+            return self._days_off(self._days, local.date())
         for calendar, span in self._calendars:
             if calendar.matches(local):
                 if span == _DAY:
@@ -64,6 +75,13 @@ class Exclusions:
 
     def _whole_day(self, day: date) -> tuple[datetime, datetime]:
         return self._midnight(day), self._midnight(day + _DAY)
+
+    def _days_off(self, days: BusinessDays, day: date) -> tuple[datetime, datetime]:
+        last, following = days.last_to(day), days.first_from(day)
+        return (
+            MIN_INSTANT if last is None else self._midnight(last + _DAY),
+            MAX_INSTANT if following is None else self._midnight(following),
+        )
 
     def _midnight(self, day: date) -> datetime:
         return datetime(day.year, day.month, day.day, tzinfo=self._zone).astimezone(UTC)

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
 from typing import Final, Protocol
 from zoneinfo import ZoneInfo
 
+from duetime.domain.calendars import Calendar
 from duetime.domain.errors import InvalidInput
 from duetime.domain.schedules import Occurrence
 from duetime.domain.times import MAX_INSTANT, MILLISECOND, MIN_INSTANT
 from duetime.recurrence import zones
+from duetime.recurrence.business_days import BusinessDays, MovedCalendar
 from duetime.recurrence.cron_calendar import CronCalendar
 from duetime.recurrence.every import Every, check_interval, is_rate, rate_ms
 from duetime.recurrence.exclusions import Exclusions
-from duetime.recurrence.local_time import ZonedCalendar
+from duetime.recurrence.local_time import LocalCalendar, ZonedCalendar
 from duetime.recurrence.rrule_text import read_rrule
-from duetime.recurrence.spec import MAX_CRON, MAX_RRULE, MAX_WINDOW_MS, SEARCHED_YEARS, Dst, TimingSpec
+from duetime.recurrence.spec import MAX_CRON, MAX_RRULE, MAX_WINDOW_MS, SEARCHED_YEARS, DayOff, Dst, TimingSpec
 from duetime.recurrence.spreading import Spread
 
 _CACHED: Final = 4096
 LAST_INSTANT: Final = MAX_INSTANT - timedelta(days=2)
 """Some zones are in another year by then, which has no dates."""
+_DAY: Final = timedelta(days=1)
 _FIRST_DAY: Final = datetime(1970, 1, 1)  # noqa: DTZ001  # a local time
 MAX_STEPS: Final = 3_000
 """Of the searches after the first, for one occurrence or for a list. A step finds the next time of a source, which is
@@ -99,9 +102,8 @@ class Recurrence:
                     break
                 at = following
         except _TooManySteps:
-            name, change = (
-                ("exclude", "leave out less, or fewer be asked for") if self.spec.exclude else ("count", "be smaller")
-            )
+            name = "exclude" if self.spec.exclude else "calendar" if self.spec.calendar else "count"
+            change = "be smaller" if name == "count" else "leave out less, or fewer be asked for"
             raise InvalidInput(name, f"must {change}: too many times were passed in search of occurrences") from None
         return result
 
@@ -182,44 +184,68 @@ def _never(_: datetime) -> None:
 
 
 @lru_cache(maxsize=_CACHED)
-def recurrence(spec: TimingSpec) -> Recurrence:
-    """Return the occurrences of ``spec``, checked: at least one is left.
+def recurrence(spec: TimingSpec, calendar: Calendar | None = None) -> Recurrence:
+    """Return the occurrences of ``spec``, checked: at least one is left. ``calendar`` is the one that it names.
 
     ``every`` is counted from ``anchor``, or else from 1970 in UTC; ``rate(...)`` and ``rrule`` from ``anchor``, or
     else ``start_at``, or else 1970. Raises ``InvalidInput`` with the field at fault and the reason.
     """
     zone = zones.zone(spec.time_zone)
-    _check_bounds(spec)
+    _check_bounds(spec, calendar)
+    days = None if calendar is None or spec.calendar is None else BusinessDays(calendar)
     anchor = spec.anchor or MIN_INSTANT
     start = spec.anchor or spec.start_at
     plain: list[tuple[Source, CronCalendar | None]] = []
     for place, text in enumerate(spec.cron):
         field = _path("cron", place, len(spec.cron))
         if is_rate(text):
+            if spec.day_off is not DayOff.SKIP:
+                raise _intervals_are_not_moved(field)
             plain.append((Every(rate_ms(text, field), start or MIN_INSTANT), None))
         else:
-            calendar = CronCalendar(text, field)
-            plain.append((ZonedCalendar(calendar, zone, spec.dst), calendar))
+            times = CronCalendar(text, field)
+            plain.append((ZonedCalendar(_on_business_days(times, spec, days, field), zone, spec.dst), times))
     if spec.every_ms is not None:
         plain.append((Every(check_interval(spec.every_ms), anchor), None))
     if spec.rrule:
-        plain += [(each, None) for each in _rules(spec, start, zone)]
+        plain += [(each, None) for each in _rules(spec, start, zone, days)]
     sources = [source for source, _ in plain]
-    exclusions = Exclusions(spec.exclude, zone, [times for _, times in plain]) if spec.exclude else None
+    left_out = days if spec.day_off is DayOff.SKIP else None
+    exclusions = None
+    if spec.exclude or left_out is not None:
+        exclusions = Exclusions(spec.exclude, zone, [times for _, times in plain], left_out)
     result = Recurrence(spec, sources, exclusions)
-    if result.next_after(MIN_INSTANT - MILLISECOND) is None:
+    starts = [MIN_INSTANT]
+    if days is not None and calendar is not None and calendar.business_days:  # it may occur on these alone
+        starts.append(datetime.combine(min(calendar.business_days), time(), UTC) - _DAY)
+    if not any(result.next_after(each - MILLISECOND) for each in starts):
         raise InvalidInput(_at_fault(spec, sources), "must leave at least one occurrence")
     return result
 
 
 def _at_fault(spec: TimingSpec, sources: Sequence[Source]) -> str:
     """Return the field without which there would be an occurrence."""
-    if spec.exclude and Recurrence(spec, sources, None).next_after(MIN_INSTANT - MILLISECOND) is not None:
-        return "exclude"
+    if (spec.exclude or spec.calendar) and Recurrence(spec, sources, None).next_after(
+        MIN_INSTANT - MILLISECOND
+    ) is not None:
+        return "exclude" if spec.exclude else "calendar"
     return "dst" if spec.end_at is None and spec.dst is Dst.SKIP else "endAt"
 
 
-def _rules(spec: TimingSpec, start: datetime | None, zone: ZoneInfo) -> list[Source]:
+def _on_business_days(times: LocalCalendar, spec: TimingSpec, days: BusinessDays | None, field: str) -> LocalCalendar:
+    """Return ``times`` as the calendar has them. Raises ``InvalidInput`` for what has no times of day to be moved."""
+    if days is None or spec.day_off is DayOff.SKIP:
+        return times
+    if times.follows_elapsed_time:
+        raise _intervals_are_not_moved(field)
+    return MovedCalendar(times, days, forwards=spec.day_off is DayOff.NEXT)
+
+
+def _intervals_are_not_moved(field: str) -> InvalidInput:
+    return InvalidInput("dayOff", f"must be skip, since {field} has intervals, not times of day")
+
+
+def _rules(spec: TimingSpec, start: datetime | None, zone: ZoneInfo, days: BusinessDays | None) -> list[Source]:
     from duetime.recurrence.rrule_calendar import RruleCalendar  # dateutil takes long to import, and few need it
 
     local = _FIRST_DAY if start is None else start.astimezone(zone).replace(tzinfo=None, fold=0, microsecond=0)
@@ -229,11 +255,18 @@ def _rules(spec: TimingSpec, start: datetime | None, zone: ZoneInfo) -> list[Sou
         rule = read_rrule(text, field, zone)
         if rule.count is not None and start is None:
             raise InvalidInput(field, "COUNT must be given with startAt or anchor, which it is counted from")
-        rules.append(ZonedCalendar(RruleCalendar(rule, local, field), zone, spec.dst))
+        times = _on_business_days(RruleCalendar(rule, local, field), spec, days, field)
+        rules.append(ZonedCalendar(times, zone, spec.dst))
     return rules
 
 
-def _check_bounds(spec: TimingSpec) -> None:
+def _check_bounds(spec: TimingSpec, calendar: Calendar | None) -> None:
+    if spec.calendar is not None and calendar is None:
+        raise InvalidInput("calendar", f"there is no calendar {spec.calendar!r}")
+    if spec.calendar is None and spec.day_off is not DayOff.SKIP:
+        raise InvalidInput("dayOff", "must be given with calendar")
+    if spec.day_off is not DayOff.SKIP and spec.every_ms is not None:
+        raise _intervals_are_not_moved("every")
     if not (spec.cron or spec.rrule or spec.every_ms is not None):
         raise InvalidInput("cron", "must be given, or every, or rrule")
     for field, texts, most in (("cron", spec.cron, MAX_CRON), ("rrule", spec.rrule, MAX_RRULE)):

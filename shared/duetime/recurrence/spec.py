@@ -37,6 +37,15 @@ class Dst(StrEnum):
     """At the first instant after the gap; at both of two."""
 
 
+class DayOff(StrEnum):
+    """What is done with an occurrence on a day that is no business day of the schedule's calendar."""
+
+    SKIP = "skip"
+    NEXT = "next"
+    """It is moved to the next business day, at its time of day."""
+    PREVIOUS = "previous"
+
+
 class ClockEffect(StrEnum):
     """What a change of clocks does to an occurrence."""
 
@@ -53,6 +62,8 @@ class TimingSpec:
     """``cron``, ``rrule`` and ``exclude`` (dates and cron expressions) are texts as people write them. The
     occurrences are those of all of ``cron``, ``every_ms`` and ``rrule``, less the excluded ones.
 
+    ``calendar`` is the name of one of the tenant's, and ``day_off`` needs it.
+
     ``anchor`` is where ``every`` and ``rrule`` are counted from (None: see ``recurrence``). ``start_at`` and
     ``end_at`` are inclusive. ``jitter_ms`` and ``window_ms`` are as in ``spreading``.
     """
@@ -66,5 +77,7 @@ class TimingSpec:
     start_at: datetime | None = None
     end_at: datetime | None = None
     exclude: tuple[str, ...] = ()
+    calendar: str | None = None
+    day_off: DayOff = DayOff.SKIP
     jitter_ms: int = 0
     window_ms: int = 0

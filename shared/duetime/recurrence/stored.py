@@ -7,14 +7,17 @@ from collections.abc import Callable
 from dataclasses import fields
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeAlias
 
-from duetime.domain.errors import InvalidInput, ScheduleUnreadable
+from duetime.domain.calendars import Calendar
+from duetime.domain.errors import CalendarMissing, InvalidInput, ScheduleUnreadable
 from duetime.domain.schedules import Occurrences
 from duetime.domain.timers import Timer
 from duetime.domain.times import format_instant, read_instant
-from duetime.recurrence.spec import Dst, TimingSpec
+from duetime.recurrence.spec import DayOff, Dst, TimingSpec
 
+FindCalendar: TypeAlias = Callable[[str], Calendar | None]
+"""Finds a tenant's calendar by its name."""
 _CACHED = 4096
 _INSTANTS = ("anchor", "start_at", "end_at")
 _LISTS = ("cron", "rrule", "exclude")
@@ -39,19 +42,21 @@ def read_timing(text: str) -> TimingSpec:
     values |= {name: tuple(values[name]) for name in _LISTS if name in values}
     if "dst" in values:
         values["dst"] = Dst(values["dst"])
+    if "day_off" in values:
+        values["day_off"] = DayOff(values["day_off"])
     return TimingSpec(**values)
 
 
-def occurrences_by(spec: TimingSpec, schedule_id: str) -> Occurrences:
+def occurrences_by(spec: TimingSpec, schedule_id: str, find: FindCalendar) -> Occurrences:
     """Return the occurrences of a schedule with these times. Raises ``InvalidInput``."""
-    return _by_id(spec)(schedule_id)
+    return _by_id(spec, None if spec.calendar is None else find(spec.calendar))(schedule_id)
 
 
-def _by_id(spec: TimingSpec) -> Callable[[str], Occurrences]:
+def _by_id(spec: TimingSpec, calendar: Calendar | None) -> Callable[[str], Occurrences]:
     # Loading the calendars takes long, and whoever has no schedule does without.
     from duetime.recurrence.occurrences import ScheduleOccurrences, recurrence
 
-    return partial(ScheduleOccurrences, recurrence(spec))
+    return partial(ScheduleOccurrences, recurrence(spec, calendar))
 
 
 def timing_of(schedule: Timer) -> TimingSpec:
@@ -62,19 +67,23 @@ def timing_of(schedule: Timer) -> TimingSpec:
         raise ScheduleUnreadable(schedule.schedule_id or "") from None
 
 
-def occurrences_of(schedule: Timer) -> Occurrences:
-    """Return the occurrences of a stored schedule. Raises ``ScheduleUnreadable``.
+def occurrences_of(schedule: Timer, find: FindCalendar) -> Occurrences:
+    """Return the occurrences of a stored schedule. Raises ``ScheduleUnreadable`` and ``CalendarMissing``.
 
     What was valid when it was stored need not be so by now: a time zone may have gone.
     """
-    schedule_id = schedule.schedule_id or ""
+    schedule_id, text = schedule.schedule_id or "", schedule.content.timing_json or ""
     try:
-        return _stored_by_id(schedule.content.timing_json or "")(schedule_id)
+        name = read_timing(text).calendar
+        calendar = None if name is None else find(name)
+        if name is not None and calendar is None:
+            raise CalendarMissing(schedule_id, name)
+        return _stored_by_id(text, calendar)(schedule_id)
     except (ValueError, TypeError, AttributeError, InvalidInput):
         raise ScheduleUnreadable(schedule_id) from None
 
 
 @lru_cache(maxsize=_CACHED)
-def _stored_by_id(text: str) -> Callable[[str], Occurrences]:
+def _stored_by_id(text: str, calendar: Calendar | None) -> Callable[[str], Occurrences]:
     """``_by_id`` of what a text says: the text is found faster."""
-    return _by_id(read_timing(text))
+    return _by_id(read_timing(text), calendar)

@@ -16,7 +16,7 @@ from duetime.recurrence.cron_text import CronText, read_cron
 from duetime.recurrence.every import is_rate, rate_ms
 from duetime.recurrence.exclusions import is_date
 from duetime.recurrence.rrule_text import RruleText, read_rrule
-from duetime.recurrence.spec import TimingSpec
+from duetime.recurrence.spec import DayOff, TimingSpec
 
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS: Final = (
@@ -39,6 +39,11 @@ _PREFIXES: Final = {
     "BYSECOND": "at second {}",
     "BYSETPOS": "of these number {}",
 }
+_BUSINESS_DAYS: Final = {
+    DayOff.SKIP: "on business days of {}",
+    DayOff.NEXT: "moved to the next business day of {}",
+    DayOff.PREVIOUS: "moved to the previous business day of {}",
+}
 _PLAIN: Final = re.compile("[0-9,/*-]*", re.ASCII)
 _CACHED: Final = 4096
 _SHOWN_EXCLUSIONS: Final = 3
@@ -57,10 +62,12 @@ def sentence(spec: TimingSpec) -> str:
     if spec.every_ms is not None:
         intervals.append(spec.every_ms)
     parts = ["; ".join([*local, *(f"Every {_interval(each)}" for each in intervals)])]
-    if local or spec.exclude:
+    if local or spec.exclude or spec.calendar:
         parts.append(spec.time_zone)
     if spec.exclude:
         parts.append(f"except {_exclusions(spec.exclude)}")
+    if spec.calendar is not None:
+        parts.append(_BUSINESS_DAYS[spec.day_off].format(spec.calendar))
     if spec.start_at is not None:
         parts.append(f"from {_instant(spec.start_at)}")
     if spec.end_at is not None:

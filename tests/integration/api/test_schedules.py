@@ -49,6 +49,8 @@ def test_a_schedule_is_created_and_read(world: World) -> None:
         "startAt": None,
         "endAt": None,
         "exclude": [],
+        "calendar": None,
+        "dayOff": "skip",
         "jitter": None,
         "window": None,
         "misfire": "all",

@@ -56,7 +56,7 @@ def template(**given: Any) -> str:
 def make_schedule(*, every_seconds: float = 10, policy: SchedulePolicy | None = None, **content: Any) -> Timer:
     """Its first occurrence is ``every_seconds`` after START."""
     spec = TimingSpec(every_ms=int(every_seconds * 1000), anchor=START)
-    schedule = new_schedule(policy or SchedulePolicy(), occurrences_by(spec, "s1"), after=START)
+    schedule = new_schedule(policy or SchedulePolicy(), occurrences_by(spec, "s1", lambda _: None), after=START)
     given = {"timing_json": timing_json(spec), "callback_url": SERVICE_CALLS, "payload_json": template()} | content
     return new_schedule_timer(NAMESPACE, "s1", make_content(**given), schedule, digest="d", now=START)
 

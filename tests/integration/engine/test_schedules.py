@@ -49,7 +49,9 @@ def make_schedule(
     spec = TimingSpec(
         every_ms=int(every_seconds * 1000), anchor=START, end_at=None if end_seconds is None else at(end_seconds)
     )
-    schedule = new_schedule(policy or SchedulePolicy(), occurrences_by(spec, schedule_id), after=START)
+    schedule = new_schedule(
+        policy or SchedulePolicy(), occurrences_by(spec, schedule_id, lambda _: None), after=START
+    )
     schedule = replace(schedule, pause=pause)
     given = make_content(**({"timing_json": timing_json(spec), "retry_policy_json": RETRIED} | content))
     return new_schedule_timer(NAMESPACE, schedule_id, given, schedule, digest="d", now=START)

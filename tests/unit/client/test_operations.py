@@ -65,6 +65,8 @@ SCHEDULE: dict[str, Any] = {
     "start_at": AT,
     "end_at": AT + 99 * HOUR,
     "exclude": ["2026-12-25"],
+    "calendar": "de",
+    "day_off": "skip",
     "jitter": HOUR,
     "window": HOUR,
     "misfire": names.ScheduleMisfire.LATEST,
@@ -116,6 +118,7 @@ USES: dict[str, Use] = {
         max_in_flight=7,
         rate_limit=1.5,
         misfire="expire",
+        min_schedule_interval=HOUR / 60,
         if_revision=d.namespaces.get(has["namespace"]).revision,
     ),
     "createSchedule": lambda d, has: [
@@ -141,7 +144,9 @@ USES: dict[str, Use] = {
     ],
     "getSchedule": lambda d, has: d.schedules.get(has["namespace"], has["schedule_id"]),
     "listSchedules": lambda d, has: list(
-        d.schedules.list(has["namespace"], state="active", tag="a", due_from=AT, due_to=AT + HOUR, page_size=1)
+        d.schedules.list(
+            has["namespace"], state="active", tag="a", calendar="de", due_from=AT, due_to=AT + HOUR, page_size=1
+        )
     ),
     "pauseSchedules": lambda d, has: d.schedules.pause_many(
         has["namespace"], reason="r", tag="a", due_from=AT, due_to=AT + HOUR, dry_run=True, page_size=1
@@ -180,12 +185,20 @@ USES: dict[str, Use] = {
         start_at=AT,
         end_at=AT + 9 * HOUR,
         exclude=["2026-12-25"],
+        calendar="de",
+        day_off=names.DayOff.SKIP,
         jitter=HOUR,
         window=HOUR,
         from_at=AT,
         count=3,
         schedule_id="a",
     ),
+    "putCalendar": lambda d, _: d.calendars.put(
+        "de", weekdays=["MON"], days_off=[AT.date()], business_days=["2026-12-26"], if_revision=1
+    ),
+    "getCalendar": lambda d, _: d.calendars.get("de"),
+    "listCalendars": lambda d, _: list(d.calendars.list()),
+    "deleteCalendar": lambda d, _: d.calendars.delete("de", if_revision=1),
     "getNamespace": lambda d, has: d.namespaces.get(has["namespace"]),
     "pauseNamespace": lambda d, has: d.namespaces.pause(
         has["namespace"], reason="r", if_revision=d.namespaces.get(has["namespace"]).revision

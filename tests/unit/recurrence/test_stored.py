@@ -50,7 +50,7 @@ def test_what_is_by_default_takes_no_room() -> None:
 def test_stored_times_have_occurrences() -> None:
     text = timing_json(TimingSpec(cron=("0 9 * * *",), time_zone="Europe/Berlin"))
 
-    first = occurrences_of(schedule(text)).after(datetime(2026, 12, 20, tzinfo=UTC))
+    first = occurrences_of(schedule(text), lambda _: None).after(datetime(2026, 12, 20, tzinfo=UTC))
 
     assert first is not None
     assert first.scheduled_at == datetime(2026, 12, 20, 8, tzinfo=UTC)
@@ -65,4 +65,4 @@ def test_stored_times_have_occurrences() -> None:
 )
 def test_what_was_not_stored_by_us_is_told(text: str) -> None:
     with pytest.raises(ScheduleUnreadable):
-        occurrences_of(schedule(text))
+        occurrences_of(schedule(text), lambda _: None)

@@ -11,6 +11,7 @@ import httpx
 
 from duetime_client import bodies
 from duetime_client.asynchronous.api_keys import AsyncApiKeys
+from duetime_client.asynchronous.calendars import AsyncCalendars
 from duetime_client.asynchronous.event_webhooks import AsyncTenantWebhook
 from duetime_client.asynchronous.namespaces import AsyncNamespaces, AsyncSigningSecrets
 from duetime_client.asynchronous.schedules import AsyncSchedules
@@ -52,6 +53,7 @@ class AsyncDuetime:
         tenant_path = f"/v1/tenants/{TENANT}"
         self._transport = AsyncTransport(connecting, http_client)
         self.namespaces = AsyncNamespaces(self._transport)
+        self.calendars = AsyncCalendars(self._transport)
         self.schedules = AsyncSchedules(self._transport)
         self.service_calls = AsyncServiceCalls(self._transport, tenant_path)
         self.event_webhook = AsyncTenantWebhook(self._transport, tenant_path)

@@ -38,6 +38,7 @@ class AsyncNamespaces:
         max_in_flight: int | Unset | None = UNSET,
         rate_limit: float | Unset | None = UNSET,
         misfire: Misfire | str | Unset | None = UNSET,
+        min_schedule_interval: timedelta | Unset | None = UNSET,
         if_revision: int | None = None,
     ) -> Namespace:
         """Create a namespace, confirm it, or change its settings. What is not given stays, None clears a setting.
@@ -52,6 +53,7 @@ class AsyncNamespaces:
             max_in_flight=max_in_flight,
             rate_limit=rate_limit,
             misfire=misfire,
+            min_schedule_interval=min_schedule_interval,
         )
         request = changing(
             "putNamespace",

@@ -14,6 +14,7 @@ from duetime_client.schedule_models import (
     Backfilled,
     CancelledBackfill,
     ChangedSchedules,
+    DayOff,
     NewSchedule,
     Occurrences,
     Schedule,
@@ -85,6 +86,7 @@ class AsyncSchedules:
         *,
         state: ScheduleState | str | None = None,
         tag: str | None = None,
+        calendar: str | None = None,
         due_from: datetime | None = None,
         due_to: datetime | None = None,
         page_size: int = bodies.PAGE_ITEMS,
@@ -93,7 +95,9 @@ class AsyncSchedules:
 
         ``due_from`` is inclusive, ``due_to`` exclusive: when the next occurrence is due.
         """
-        query = bodies.query(state=state, tag=tag, due_from=due_from, due_to=due_to, limit=page_size)
+        query = bodies.query(
+            state=state, tag=tag, calendar=calendar, due_from=due_from, due_to=due_to, limit=page_size
+        )
         return self._transport.items("listSchedules", _path(namespace), Schedule, query)
 
     async def pause_many(
@@ -302,6 +306,8 @@ class AsyncSchedules:
         start_at: datetime | None = None,
         end_at: datetime | None = None,
         exclude: str | Sequence[str] = (),
+        calendar: str | None = None,
+        day_off: DayOff | str | None = None,
         jitter: timedelta | None = None,
         window: timedelta | None = None,
         from_at: datetime | None = None,
@@ -321,6 +327,8 @@ class AsyncSchedules:
             time_zone=time_zone,
             anchor=anchor,
             dst=dst,
+            calendar=calendar,
+            day_off=day_off,
             start_at=start_at,
             end_at=end_at,
             exclude=_one_or_more(exclude),

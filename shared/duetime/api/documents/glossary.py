@@ -30,6 +30,8 @@ GLOSSARY: Final[dict[str, tuple[str, Any]]] = {
     "bodyBytes": ("the length of the body", 17),
     "bodyIsBase64": ("the body is base64, since its bytes are not UTF-8", False),
     "bodyTruncated": ("the body is longer than what is shown", False),
+    "businessDays": ("dates that are business days on any weekday", ["2026-12-19"]),
+    "calendar": ("the name of a calendar, which knows the business days", "de"),
     "callbackUrl": ("where the callback is sent to", "https://shop.example.com/hooks/orders"),
     "catchUp": ("how much of what was missed fires, with misfire all", "1h"),
     "causationId": ("the event that led to this one", _UUID),
@@ -47,6 +49,8 @@ GLOSSARY: Final[dict[str, tuple[str, Any]]] = {
     "createdTo": ("created before then", "2026-12-21T00:00:00.000Z"),
     "cron": ("cron expressions of when it occurs", ["30 9 * * MON-FRI"]),
     "cursor": ("nextCursor of the page before, with the same filters", None),
+    "dayOff": ("what is done with an occurrence on no business day", "next"),
+    "daysOff": ("dates that are no business days", ["2026-12-25"]),
     "deadlineAt": ("when it is ended by force", "2026-12-20T15:31:05.000Z"),
     "dedicated": ("whether it has shards of its own", False),
     "delay": ("the due time, counted from now", "1h30m"),
@@ -106,6 +110,7 @@ GLOSSARY: Final[dict[str, tuple[str, Any]]] = {
     "maxInterval": ("the longest wait between two attempts", "1h"),
     "message": ("what went wrong, for people", "the receiver answered with status 503"),
     "method": ("the HTTP method", "POST"),
+    "minScheduleInterval": ("schedules that occur more often are refused", "1m"),
     "misfire": ("what becomes of timers that came due in a pause", None),
     "name": ("its name", "invoice-november"),
     "namespace": ("the namespace of the timer", "orders"),
@@ -181,6 +186,7 @@ GLOSSARY: Final[dict[str, tuple[str, Any]]] = {
     "url": ("an absolute URL", "https://billing.example.com/invoices/2026-11"),
     "value": ("its value", "application/json"),
     "version": ("the version", "0.1.0"),
+    "weekdays": ("those that have business days", ["MON", "TUE"]),
     "window": ("all occurrences are delayed by the same time within this", "10m"),
 }
 """The description, and an example of its value; None: its schema is a reference, or has examples of its own."""

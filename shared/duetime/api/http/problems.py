@@ -33,6 +33,8 @@ from duetime.api.http.responses import ResponseModel, encode_ascii
 from duetime.delivery.encryption import SecretUnavailable
 from duetime.domain.errors import (
     AttemptInFlight,
+    CalendarMissing,
+    CalendarNotFound,
     CallConflict,
     CallFinished,
     CallNotFinished,
@@ -86,6 +88,7 @@ _KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
     (NamespaceNotFound, 404, "Namespace not found"),
     (TimerNotFound, 404, "Timer not found"),
     (ScheduleNotFound, 404, "Schedule not found"),
+    (CalendarNotFound, 404, "Calendar not found"),
     (SecretNotFound, 404, "Secret not found"),
     (CallNotFound, 404, "Service call not found"),
     (ExecutionNotFound, 404, "Execution not found"),
@@ -95,6 +98,7 @@ _KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
     (ScheduleConflict, 409, "Schedule conflict"),
     (ScheduleEnded, 409, "Schedule ended"),
     (ScheduleUnreadable, 409, "Schedule unreadable"),
+    (CalendarMissing, 409, "Calendar missing"),
     (TimerFinished, 409, "Timer finished"),
     (TimerNotFailed, 409, "Timer not failed"),
     (TimerUnreadable, 409, "Timer unreadable"),

@@ -10,10 +10,13 @@ from duetime.api.http import validators
 from duetime.api.http.request_models import RequestModel, RetryPolicy, duration_schema, shape_of
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS, Misfire
 from duetime.domain.secrets import MAX_OVERLAP_SECONDS
+from duetime.domain.times import parse_duration_ms
+from duetime.recurrence.spec import MIN_INTERVAL_MS
 
 MAX_NAMESPACE_IN_FLIGHT: Final = 100_000
 MIN_RATE_LIMIT: Final = 0.001
 MAX_RATE_LIMIT: Final = 100_000
+_MOST_BETWEEN_MS: Final = 366 * 86_400_000
 
 _SECRET_SCHEMA = {
     "type": "string",
@@ -24,6 +27,16 @@ Overlap = Annotated[
     float,
     PlainValidator(validators.overlap_seconds),
     WithJsonSchema(duration_schema(most_seconds=MAX_OVERLAP_SECONDS)),
+]
+
+MinInterval = Annotated[
+    int,
+    PlainValidator(lambda value: parse_duration_ms(value, min_ms=MIN_INTERVAL_MS, max_ms=_MOST_BETWEEN_MS)),
+    WithJsonSchema(
+        duration_schema(
+            least_seconds=MIN_INTERVAL_MS / 1000, most_seconds=_MOST_BETWEEN_MS / 1000, step_seconds=0.001
+        )
+    ),
 ]
 
 
@@ -48,6 +61,9 @@ class NamespaceBody(RequestModel):
         default=None,
         description="what becomes of timers that came due while the namespace was paused: fire, which is the"
         " default, or expire",
+    )
+    min_schedule_interval_ms: MinInterval | None = Field(
+        default=None, description="schedules that occur more often are refused; null for 1s"
     )
 
 

@@ -9,7 +9,7 @@ from msgspec import Meta, Raw
 from duetime.api.http.responses import Instant, Page, ResponseModel, raw
 from duetime.app.namespaces import CreatedSecret
 from duetime.domain.namespaces import EncryptedSecret, Misfire, Namespace, NamespaceState
-from duetime.domain.times import format_instant
+from duetime.domain.times import format_duration, format_instant
 
 _GIVEN_POLICY = "of timers without one of their own, as it was given"
 
@@ -27,6 +27,7 @@ class NamespaceResponse(ResponseModel):
     max_in_flight: int | None
     rate_limit: float | None
     misfire: Annotated[Misfire | None, Meta(description="of timers that came due in a pause; null: fire")]
+    min_schedule_interval: Annotated[str | None, Meta(description="a duration in whole units; null: 1s")]
     state: NamespaceState
     paused_at: Instant | None
     pause_reason: str | None
@@ -48,6 +49,9 @@ def namespace_response(namespace: Namespace) -> NamespaceResponse:
         max_in_flight=settings.max_in_flight,
         rate_limit=int(rate) if rate is not None and rate.is_integer() else rate,
         misfire=settings.misfire,
+        min_schedule_interval=None
+        if settings.min_schedule_interval_ms is None
+        else format_duration(settings.min_schedule_interval_ms),
         paused_at=None if pause is None else format_instant(pause.at),
         pause_reason=None if pause is None else pause.reason,
         retry_policy=raw(settings.retry_policy_json),

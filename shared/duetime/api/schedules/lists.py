@@ -32,12 +32,12 @@ def list_schedules(services: Services, request: Request, *, namespace: str) -> R
     """Return a page of the schedules that match all filters. A page may be short or empty and not be the last."""
     space = services.namespaces.get(namespace, request.principal)
     query = read_query(ScheduleQuery, request)
-    cursors = _cursors(services, request, space, "schedules", query, query.state)
+    cursors = _cursors(services, request, space, "schedules", query, query.state, query.calendar)
     cursor, context = cursors.decode(query.cursor), services.context
     return page_reply(
         SchedulePage,
         lambda limit: services.schedule_lists.list(
-            space, query.wanted(query.state), cursor=cursor, limit=limit, now=context.clock.now()
+            space, query.wanted_ones(), cursor=cursor, limit=limit, now=context.clock.now()
         ),
         lambda timer: schedule_response(
             shown_timer(timer, request.principal, context.redaction), space.settings.retry_policy

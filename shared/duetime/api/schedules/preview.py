@@ -10,7 +10,8 @@ from duetime.api.http.responses import json_reply
 from duetime.api.http.route import Keeps, Route
 from duetime.api.schedules.requests import SchedulePreviewBody
 from duetime.api.schedules.responses import SchedulePreviewResponse, clock_change_response, occurrence_response
-from duetime.domain.principals import Role
+from duetime.app.calendars import finder
+from duetime.domain.principals import Role, own_tenant
 from duetime.domain.times import MILLISECOND
 
 
@@ -25,10 +26,12 @@ def preview_schedule(services: Services, request: Request) -> Reply:
     body = validate(SchedulePreviewBody, read_body(request, PLAIN_SHAPE))
     spec = body.timing()
     first = services.context.clock.now() if body.from_at is None else body.from_at
-    found = recurrence(spec).occurrences(first - MILLISECOND, schedule_id=body.id or "", limit=body.count)
+    find = finder(services.context.store, own_tenant(request.principal))
+    calendar = None if spec.calendar is None else find(spec.calendar)
+    found = recurrence(spec, calendar).occurrences(first - MILLISECOND, schedule_id=body.id or "", limit=body.count)
     zone = zones.zone(spec.time_zone)
     items = [occurrence_response(each, zone) for each in found]
-    changes = [clock_change_response(each) for each in affected_changes(spec, first)]
+    changes = [clock_change_response(each) for each in affected_changes(spec, first, calendar)]
     return json_reply(200, SchedulePreviewResponse(sentence(spec), spec.time_zone, zones.VERSION, items, changes))
 
 

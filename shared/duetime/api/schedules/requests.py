@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
+from duetime.api.calendars.requests import CALENDAR_NAME_SCHEMA
 from duetime.api.http import validators
 from duetime.api.http.request_models import (
     MAX_COUNT,
@@ -40,6 +41,7 @@ from duetime.recurrence.spec import (
     MAX_RRULE,
     MAX_WINDOW_MS,
     MIN_INTERVAL_MS,
+    DayOff,
     Dst,
     TimingSpec,
 )
@@ -104,6 +106,8 @@ Interval = Annotated[
 ]
 Delay = Annotated[int, PlainValidator(_duration_ms), _durations(least_ms=0, most_ms=MAX_WINDOW_MS)]
 
+CalendarName = Annotated[str, WithJsonSchema(CALENDAR_NAME_SCHEMA)]
+
 
 def _id(value: str) -> str:
     return validators.text(value, MAX_SCHEDULE_ID_CHARACTERS)
@@ -140,6 +144,14 @@ class TimingFields(RequestModel):
     end_at: Instant | None = Field(default=None, description="no occurrence is after it")
     exclude: Exclude | None = Field(
         default=None, description="dates, and cron expressions of times, on which it does not occur; of local time"
+    )
+    calendar: CalendarName | None = Field(
+        default=None, description="the calendar that knows the business days; all days are some when it is omitted"
+    )
+    day_off: Annotated[DayOff, Field(strict=False), any_case(DayOff)] | None = Field(
+        default=None,
+        description="what is done with an occurrence on a day that is no business day of the calendar: skip, which is"
+        " the default, leaves it out; next and previous move it to that business day, at its time of day",
     )
     jitter_ms: Delay | None = Field(
         default=None, description="each occurrence is delayed by up to this, by the id and the scheduled time"
@@ -283,6 +295,10 @@ class ScheduleFilters(RequestModel):
 
 class ScheduleQuery(ScheduleFilters, PageQuery):
     state: Annotated[ScheduleState, Field(strict=False), any_case(ScheduleState)] | None = None
+    calendar: CalendarName | None = Field(default=None, description="the calendar that it names")
+
+    def wanted_ones(self) -> ScheduleFilter:
+        return replace(self.wanted(self.state), calendar=self.calendar)
 
 
 class ResumeSchedulesBody(ScheduleFilters, PagedBody):

@@ -36,7 +36,7 @@ from duetime.domain.schedules import (
 )
 from duetime.domain.timers import Timer
 from duetime.domain.times import format_duration, format_instant
-from duetime.recurrence.spec import ClockEffect, Dst, TimingSpec
+from duetime.recurrence.spec import ClockEffect, DayOff, Dst, TimingSpec
 
 if TYPE_CHECKING:
     from duetime.recurrence.clock_effects import AffectedChange
@@ -162,6 +162,8 @@ class ScheduleResponse(ResponseModel):
     start_at: Instant | None
     end_at: Instant | None
     exclude: tuple[str, ...]
+    calendar: str | None
+    day_off: DayOff
     jitter: str | None
     window: str | None
     misfire: ScheduleMisfire
@@ -219,6 +221,8 @@ def schedule_response(timer: Timer, namespace_policy: RetryPolicy) -> ScheduleRe
         start_at=instant(spec.start_at),
         end_at=instant(spec.end_at),
         exclude=spec.exclude,
+        calendar=spec.calendar,
+        day_off=spec.day_off,
         jitter=format_duration(spec.jitter_ms) if spec.jitter_ms else None,
         window=format_duration(spec.window_ms) if spec.window_ms else None,
         misfire=policy.misfire,

@@ -1,4 +1,4 @@
-"""``duetime apply``: namespaces and schedules as code, as one set."""
+"""``duetime apply``: calendars, namespaces and schedules as code, as one set."""
 
 from __future__ import annotations
 
@@ -8,29 +8,33 @@ from typing import IO, Any, Final
 
 import click
 
+from duetime.cli.calendars import settle
 from duetime.cli.moving.plan import Action, Planner, Step, carry_out_all, told
 from duetime.cli.remote import Remote, json_option, on_server
 from duetime.cli.tables import printable
 
 DIFFERS: Final = 3
 """Exit code of a dry run: something would be done."""
-_NAMESPACES, _SCHEDULES = "namespaces", "schedules"
+_CALENDARS, _NAMESPACES, _SCHEDULES = "calendars", "namespaces", "schedules"
 _DONE: Final = {Action.CREATE: "created", Action.CHANGE: "changed", Action.DELETE: "deleted"}
 
 
-@click.command(short_help="Make namespaces and schedules be as in a file.")
+@click.command(short_help="Make calendars, namespaces and schedules be as in a file.")
 @click.option("-f", "--file", type=click.File(encoding="utf-8"), required=True, help='YAML or JSON; "-": from stdin.')
 @click.option("--prune", is_flag=True, help="Delete schedules of the file's namespaces that are not in the file.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done; change nothing.")
 @json_option
 @on_server(
     *("getNamespace", "putNamespace", "listSchedules", "getSchedule", "putSchedule", "deleteSchedule"),
-    "previewSchedule",
+    *("previewSchedule", "getCalendar", "putCalendar", "recomputeSchedules", "listNamespaces"),
 )
 def apply(*, remote: Remote, file: IO[str], prune: bool, dry_run: bool, as_json: bool) -> int:
-    """Make the namespaces and schedules of a server be as in FILE. Prints what is done.
+    """Make the calendars, namespaces and schedules of a server be as in FILE. Prints what is done.
 
     \b
+      calendars:
+        de:
+          daysOff: [2026-12-25, 2027-01-01]
       namespaces:
         default:
           schedules:
@@ -40,12 +44,13 @@ def apply(*, remote: Remote, file: IO[str], prune: bool, dry_run: bool, as_json:
               callbackUrl: https://example.com/hook
 
     Members are those of the API. All is checked first; when something is wrong, nothing is changed. What the
-    file does not name stays, unless --prune is given; namespaces are never deleted.
+    file does not name stays, unless --prune is given; calendars and namespaces are never deleted. When a calendar
+    has changed, pending occurrences are computed again after ten seconds.
 
     Exit code 1: something failed. Exit code 3, with --dry-run: something would be done.
     """
-    wanted = read_set(file.read())
-    steps = _planned(remote, wanted, prune=prune)
+    calendars, wanted = read_set(file.read())
+    steps = _planned(remote, calendars, wanted, prune=prune)
     todo = [step for step in steps if step.action is not Action.UNCHANGED]
     for step in todo:
         click.echo(step.as_json() if as_json else str(step))
@@ -59,16 +64,28 @@ def apply(*, remote: Remote, file: IO[str], prune: bool, dry_run: bool, as_json:
         click.echo(f"{failed} of {len(todo)} failed", err=True)
         return 1
     click.echo(", ".join([*(f"{counts[action]} {word}" for action, word in _DONE.items()), same]), err=True)
-    return 0
+    has_changed = any(step.calendar is not None and step.action is Action.CHANGE for step in todo)
+    return settle(remote) if has_changed else 0
 
 
-def _planned(remote: Remote, wanted: Mapping[str, Mapping[str, Any]], *, prune: bool) -> list[Step]:
+def _planned(
+    remote: Remote,
+    calendars: Mapping[str, Mapping[str, Any]],
+    wanted: Mapping[str, Mapping[str, Any]],
+    *,
+    prune: bool,
+) -> list[Step]:
     """Return all steps, in the order in which they are done. Raises ``click.ClickException`` for what is wrong."""
     from duetime_client import Conflict, InvalidRequest, NotFound
 
     planner = Planner(remote)
     steps: list[Step] = []
     faults: list[str] = []
+    for name, body in calendars.items():
+        try:
+            steps.append(planner.calendar(name, body))
+        except InvalidRequest as error:
+            faults.append(f"calendar {name}: {told(error)}")
     for name, settings in wanted.items():
         schedules = settings.get(_SCHEDULES)
         given = {member: value for member, value in settings.items() if member != _SCHEDULES}
@@ -91,10 +108,13 @@ def _planned(remote: Remote, wanted: Mapping[str, Mapping[str, Any]], *, prune: 
     return steps
 
 
-def read_set(text: str) -> dict[str, dict[str, Any]]:
-    """Return the settings of each namespace in ``text``, its schedules among them. Raises ``click.UsageError``."""
+def read_set(text: str) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """Return the calendars in ``text``, and the settings of each namespace, its schedules among them.
+
+    Raises ``click.UsageError``.
+    """
     from duetime.cli.moving.yaml_file import read_yaml
-    from duetime_client.bodies import NAMESPACE, SCHEDULE
+    from duetime_client.bodies import CALENDAR, NAMESPACE, SCHEDULE
 
     try:
         found = read_yaml(text)
@@ -102,8 +122,13 @@ def read_set(text: str) -> dict[str, dict[str, Any]]:
         raise click.UsageError(f"the file is no YAML: {printable(str(error))}") from None
     settings = {member for member, _ in NAMESPACE.values()} | {_SCHEDULES}
     members = {member for member, _ in SCHEDULE.values()} - {"id"}
-    top = _mapping("the file", found, {_NAMESPACES})
-    namespaces = _mapping(_NAMESPACES, top.get(_NAMESPACES))
+    top = _mapping("the file", found, {_CALENDARS, _NAMESPACES})
+    days = {member for member, _ in CALENDAR.values()}
+    calendars = {
+        name: _mapping(f"{_CALENDARS}.{name}", body or {}, days)
+        for name, body in _mapping(_CALENDARS, top.get(_CALENDARS) or {}).items()
+    }
+    namespaces = _mapping(_NAMESPACES, top.get(_NAMESPACES, {} if _CALENDARS in top else None))
     for name, namespace in namespaces.items():
         namespaces[name] = _mapping(name, namespace or {}, settings)
         if _SCHEDULES in namespaces[name]:
@@ -111,7 +136,7 @@ def read_set(text: str) -> dict[str, dict[str, Any]]:
             namespaces[name][_SCHEDULES] = {
                 each: _mapping(f"{name}.{_SCHEDULES}.{each}", body, members) for each, body in schedules.items()
             }
-    return namespaces
+    return calendars, namespaces
 
 
 def _mapping(name: str, value: Any, known: set[str] | None = None) -> dict[str, Any]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _UNTOLD: Final = frozenset({"headers", "payload"})
 """Members whose values are not shown: they may be long, or secret."""
+_OF_CALENDAR: Final = ("calendar", "dayOff")
+_MONDAY_TO_FRIDAY: Final = ["MON", "TUE", "WED", "THU", "FRI"]
 _FIXED: Final = frozenset({"numShards", "dedicated"})
 
 
@@ -30,20 +32,23 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is done to a schedule, or without ``schedule_id`` to a namespace. ``wanted``: its body.
+    """What is done to a schedule, without ``schedule_id`` to a namespace, or to ``calendar``. ``wanted``: its body.
 
     ``changes``: by member of the API, what it is and what it will be.
     """
 
     action: Action
-    namespace: str
+    namespace: str | None
     schedule_id: str | None = None
     wanted: Mapping[str, Any] = field(default_factory=dict, repr=False)
     changes: Mapping[str, tuple[Any, Any]] = field(default_factory=dict, repr=False)
     next_at: str | None = None
+    calendar: str | None = None
 
     @property
     def name(self) -> str:
+        if self.calendar is not None:
+            return f"calendar {self.calendar}"
         name = f"namespace {self.namespace}" if self.schedule_id is None else f"{self.namespace}/{self.schedule_id}"
         return printable(name)
 
@@ -57,7 +62,8 @@ class Step:
         changes = {
             name: None if name in _UNTOLD else {"from": old, "to": new} for name, (old, new) in self.changes.items()
         }
-        members = {"step": self.action, "namespace": self.namespace, "id": self.schedule_id, "changes": changes}
+        names = {"namespace": self.namespace, "id": self.schedule_id, "calendar": self.calendar}
+        members = {"step": self.action, **names, "changes": changes}
         return json.dumps(members | {"nextScheduledAt": self.next_at})
 
 
@@ -75,6 +81,24 @@ class Planner:
     def __init__(self, remote: Remote) -> None:
         self._remote = remote
         self._new: set[str] = set()
+        self._new_calendars: set[str] = set()
+
+    def calendar(self, name: str, wanted: Mapping[str, Any]) -> Step:
+        """Return what is done to a calendar. Members that the file does not have go back to their defaults."""
+        from duetime_client import NotFound
+
+        try:
+            stored = self._remote.call("GET", path("/v1/calendars/{}", name), has="name").json()
+        except NotFound:
+            self._new_calendars.add(name)
+            return Step(Action.CREATE, None, wanted=wanted, calendar=name)
+        defaults: dict[str, list[str]] = {"weekdays": _MONDAY_TO_FRIDAY, "daysOff": [], "businessDays": []}
+        would = {member: sorted(wanted.get(member) or value) for member, value in defaults.items()}
+        changes = {
+            member: (stored[member], value) for member, value in would.items() if sorted(stored[member]) != value
+        }
+        action = Action.CHANGE if changes else Action.UNCHANGED
+        return Step(action, None, wanted=wanted, changes=changes, calendar=name)
 
     def namespace(self, name: str, settings: Mapping[str, Any]) -> Step:
         """Raises ``InvalidRequest`` for what never changes."""
@@ -92,13 +116,20 @@ class Planner:
 
     def schedule(self, namespace: str, schedule_id: str, wanted: Mapping[str, Any]) -> Step:
         """Raises ``InvalidRequest``."""
+        # The server does not know a calendar yet that is to be made.
+        unknown = wanted.get("calendar") in self._new_calendars
+        left_out = {member: wanted[member] for member in _OF_CALENDAR if unknown and member in wanted}
+        known = {member: value for member, value in wanted.items() if member not in left_out}
         if namespace in self._new:
-            return Step(Action.CREATE, namespace, schedule_id, wanted, next_at=self._preview(wanted))
+            next_at = self._preview(known)
+            return Step(Action.CREATE, namespace, schedule_id, wanted, next_at=None if unknown else next_at)
         address = item_path(namespace, "schedules", schedule_id)
-        answer = self._remote.client.request("PUT", address, query=[("dryRun", "true")], body=dict(wanted))
-        would = answer.json()
+        answer = self._remote.client.request("PUT", address, query=[("dryRun", "true")], body=known)
+        would = answer.json() | left_out
         if answer.status == 201:
-            return Step(Action.CREATE, namespace, schedule_id, wanted, next_at=would["nextScheduledAt"])
+            return Step(
+                Action.CREATE, namespace, schedule_id, wanted, next_at=None if unknown else would["nextScheduledAt"]
+            )
         changes = _differences(self._remote.call("GET", address).json(), would)
         return Step(Action.CHANGE if changes else Action.UNCHANGED, namespace, schedule_id, wanted, changes)
 
@@ -131,6 +162,10 @@ def carry_out(remote: Remote, step: Step) -> None:
     """Do what a step says. Raises ``ApiError``."""
     if step.action is Action.UNCHANGED:
         return
+    if step.calendar is not None:
+        remote.client.request("PUT", path("/v1/calendars/{}", step.calendar), body=dict(step.wanted))
+        return
+    assert step.namespace is not None
     if step.schedule_id is None:
         remote.client.request("PUT", path("/v1/namespaces/{}", step.namespace), body=dict(step.wanted))
         return

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from duetime.delivery.port import Callback, CallbackResult
-from duetime.domain.errors import ScheduleUnreadable
+from duetime.domain.errors import CalendarMissing, ScheduleUnreadable
 from duetime.domain.events import ScheduleEvent, schedule_events
 from duetime.domain.outcomes import Outcome
 from duetime.domain.schedule_timers import (
@@ -48,6 +48,8 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 5.0
 """How soon an occurrence that waits for an earlier one in flight looks for it again."""
+CALENDAR_SECONDS: Final = 60.0
+"""How soon a schedule looks again for its calendar, which does not exist."""
 _MARGIN: Final = timedelta(seconds=1)
 """From a retry of the earlier one to that look."""
 
@@ -117,7 +119,9 @@ class RecurringDelivery(DecidedDelivery[Timer | Outcome]):
             return False
         now = self._context.clock.now()
         try:
-            occurrences = occurrences_of(timer)
+            occurrences = self._occurrences_of(timer)
+        except CalendarMissing:
+            outcome = _waiting(timer, now)
         except ScheduleUnreadable:
             outcome = unreadable(timer, now=now, settings=self._context.settings)
         else:
@@ -142,7 +146,7 @@ class RecurringDelivery(DecidedDelivery[Timer | Outcome]):
         """Decide about schedules whose earlier occurrence may go on."""
         now = self._context.clock.now()
         pairs = zip(timers, self._ongoing(timers, now), strict=True)
-        return [_to_send(timer, ongoing, now=now) for timer, ongoing in pairs]
+        return [self._to_send(timer, ongoing, now) for timer, ongoing in pairs]
 
     def _ongoing(self, schedules: Sequence[Timer], now: datetime) -> list[Timer | None]:
         """Return the earlier occurrence of each, if it goes on. In a thread."""
@@ -157,6 +161,26 @@ class RecurringDelivery(DecidedDelivery[Timer | Outcome]):
         else:
             self._in_flight.settle(attempt)
         return None
+
+    def _to_send(self, timer: Timer, ongoing: Timer | None, now: datetime) -> Timer | Outcome:
+        """Return the schedule as its pending occurrence is sent, or else what is recorded."""
+        schedule = timer.schedule
+        assert schedule is not None
+        assert schedule.open_at is not None
+        if ongoing is None:
+            schedule = closed(schedule, schedule.open_at)
+        try:
+            occurrences = self._occurrences_of(timer)
+        except CalendarMissing:
+            return _waiting(timer, now)
+        due = turn(schedule, occurrences, now=now, is_open=ongoing is not None)
+        if due.action is Action.FIRE and due.schedule == schedule:
+            return replace(timer, schedule=due.schedule)
+        return _step(timer, due, occurrences, now=now, ongoing=ongoing)
+
+    def _occurrences_of(self, timer: Timer) -> Occurrences:
+        """Raises ``ScheduleUnreadable`` and ``CalendarMissing``."""
+        return occurrences_of(timer, lambda name: self._namespaces.calendar(timer.namespace, name))
 
     # -- after it was sent -----------------------------------------------------------------------------------
 
@@ -214,29 +238,27 @@ class RecurringDelivery(DecidedDelivery[Timer | Outcome]):
         if not timer.is_schedule:
             return after_last_attempt(outcome, now=now, started_at=started_at)
         try:
-            occurrences = occurrences_of(timer)
+            occurrences = self._occurrences_of(timer)
+        except CalendarMissing:
+            return _waiting(timer, now)
         except ScheduleUnreadable:
             return outcome
         return after_attempt(outcome, occurrences, now=now, started_at=started_at)
 
 
+def _waiting(timer: Timer, now: datetime) -> Outcome:
+    """Return what is recorded of a schedule whose calendar is not there: nothing is sent, and it looks again."""
+    assert timer.schedule is not None
+    log.warning(
+        "a schedule waits for its calendar, which does not exist",
+        extra={"action": "schedule.calendar_missing", "namespace": timer.namespace, "timer_id": timer.timer_id},
+    )
+    return moved(timer, timer.schedule, due_at=now + timedelta(seconds=CALENDAR_SECONDS))
+
+
 def must_look(schedule: Schedule) -> bool:
     """Tell whether an earlier occurrence, which may go on, decides what becomes of the pending one."""
     return schedule.open_at is not None and schedule.policy.overlap is not Overlap.ALLOW
-
-
-def _to_send(timer: Timer, ongoing: Timer | None, *, now: datetime) -> Timer | Outcome:
-    """Return the schedule as its pending occurrence is sent, or else what is recorded."""
-    schedule = timer.schedule
-    assert schedule is not None
-    assert schedule.open_at is not None
-    if ongoing is None:
-        schedule = closed(schedule, schedule.open_at)
-    occurrences = occurrences_of(timer)
-    due = turn(schedule, occurrences, now=now, is_open=ongoing is not None)
-    if due.action is Action.FIRE and due.schedule == schedule:
-        return replace(timer, schedule=due.schedule)
-    return _step(timer, due, occurrences, now=now, ongoing=ongoing)
 
 
 def _step(

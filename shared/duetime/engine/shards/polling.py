@@ -230,7 +230,7 @@ class Polling:
             )
             if page.unreadable:
                 quarantined, stuck = self._quarantine(page.unreadable, request.until)
-            self._namespaces.load({timer.namespace for timer in page.timers} | unwanted.namespaces)
+            self._namespaces.load_for(page.timers, unwanted.namespaces)
         except StoreError as error:
             page = error
         return _Read(page, self._clock.monotonic() - started, quarantined, stuck)

@@ -19,6 +19,7 @@ from duetime.domain.retry import read_retry_policy
 from duetime.domain.tenants import is_internal
 from duetime.domain.times import MIN_INSTANT, format_instant, read_instant
 from duetime.stores.backend import NOW, Now
+from duetime.stores.core.calendar_codec import calendar_row, read_calendar
 from duetime.stores.core.timer_codec import instant, milliseconds
 from duetime.stores.decoding import DECODING_ERRORS, repaired, sound, text_or_empty, what_is_wrong, whole
 from duetime.stores.entity import Row
@@ -28,9 +29,10 @@ _NAMES = {
     "maxInFlight": "max_in_flight",
     "rateLimit": "rate_limit_per_second",
     "misfire": "misfire",
+    "minScheduleInterval": "min_schedule_interval_ms",
 }
 _TIMES = {"resumedAt": "resumed_at", "deletingSince": "deleting_since"}
-_KNOWN = frozenset({*_NAMES, *_TIMES, "webhook", "pausedAt", "pauseReason"})
+_KNOWN = frozenset({*_NAMES, *_TIMES, "webhook", "calendars", "pausedAt", "pauseReason"})
 _KNOWN_OF_WEBHOOK = frozenset({"url", "eventTypes", "enabled"})
 
 
@@ -44,6 +46,8 @@ def settings_text(settings: NamespaceSettings) -> str | None:
     given = {name: value for name, value in values.items() if value is not None}
     if settings.webhook is not None:
         given["webhook"] = _webhook_row(settings.webhook)
+    if settings.calendars:
+        given["calendars"] = {each.name: calendar_row(each) for each in settings.calendars}
     given = _unknown(settings.unknown_json) | given
     return json.dumps(given) if given else None
 
@@ -140,6 +144,8 @@ def _settings(row: dict[str, Any]) -> NamespaceSettings:
         max_in_flight=_number(row, "maxInFlight", int),
         rate_limit_per_second=_number(row, "rateLimit", int | float),
         webhook=None if webhook is None else _webhook(webhook),
+        calendars=tuple(read_calendar(name, each) for name, each in sorted(row.get("calendars", {}).items())),
+        min_schedule_interval_ms=_number(row, "minScheduleInterval", int),
         misfire=None if misfire is None else Misfire(misfire),
         pause=None if paused_at is None else Pause(paused_at, _text(row, "pauseReason")),
         resumed_at=_instant(row, "resumedAt"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 from itertools import pairwise
 
 import pytest
 
+from duetime.domain.calendars import Calendar
 from duetime.domain.call_events import CallEventType
 from duetime.domain.errors import NamespaceConflict
 from duetime.domain.event_webhooks import EventWebhook
@@ -172,6 +174,11 @@ SETTINGS = NamespaceSettings(
     max_in_flight=7,
     rate_limit_per_second=0.1,
     misfire=Misfire.EXPIRE,
+    min_schedule_interval_ms=90_000,
+    calendars=(
+        Calendar(name="a", weekdays=frozenset(), business_days=frozenset({date(2026, 12, 19)}), revision=7),
+        Calendar(name="b", days_off=frozenset({date(2026, 12, 25), date(9999, 12, 31)})),
+    ),
     pause=Pause(NOW, "the warehouse is closed"),
     resumed_at=NOW - seconds(60),
     deleting_since=NOW + seconds(60),
