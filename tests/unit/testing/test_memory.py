@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from duetime.testing import InMemoryDuetime, Received, hang, in_memory, refuse, respond, take
-from duetime_client import ApiError, Conflict, InvalidRequest, NewSchedule, NotFound, RetryPolicy, TimerState
+from duetime_client import Conflict, InvalidRequest, NewSchedule, NotFound, RetryPolicy, TimerState
 
 URL = "https://app.example.com/hook"
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -343,5 +343,5 @@ def test_answers_are_checked(duetime: InMemoryDuetime) -> None:
     ):
         with pytest.raises(InvalidRequest, match=field):
             timers.answer("t", "f", kind, **given)  # type: ignore[arg-type]
-    with pytest.raises(ApiError, match="method_not_allowed"):
+    with pytest.raises(NotFound, match="route_not_found"):
         timers.answer("t", "f", "maybe")

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
 from duetime.api.context import Services
 from duetime.api.http import validators
 from duetime.api.http.authentication import has_signature
-from duetime.api.http.errors import FieldError, InvalidFields, Unauthenticated
+from duetime.api.http.errors import FieldError, InvalidFields, RouteNotFound, Unauthenticated
 from duetime.api.http.parsing import read_body, read_query, validate
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.request_models import PLAIN_SHAPE, Instant, RequestModel, duration_schema
@@ -159,6 +159,8 @@ def _check_signature(
 
 
 def _read_answer(request: Request, query: AnswerQuery, firing_id: str, answer: str) -> Answer:
+    if answer not in list(AnswerKind):
+        raise RouteNotFound(f"an answer is one of {', '.join(AnswerKind)}")
     kind = AnswerKind(answer)
     body = validate(AnswerBody, read_body(request, PLAIN_SHAPE, is_optional=True))
     faults = [

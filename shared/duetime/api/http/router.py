@@ -16,7 +16,7 @@ from duetime.domain.ids import SAFE_PREFIX
 _ITEM_PATH = re.compile(
     r"(/v1/namespaces/[^/]*/(?:timers|schedules)/)(.+?)"
     r"(/(?:attempts|cancel|fire|redrive|backfill|backfill/cancel|occurrences|pause|resume|trigger"
-    r"|firings/[^/]+/(?:ack|nack|heartbeat)))?",
+    r"|firings/[^/]+/[^/]+))?",
     re.DOTALL,
 )
 
