@@ -24,7 +24,8 @@ from duetime.engine.response.failure_events import FailureEvents
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port.store import Store
 from duetime.testing.virtual_time import VirtualClock, run_virtually
-from tests.integration.engine.test_schedules import CrashingStore, lines, make_schedule
+from tests.integration.engine.test_missed_occurrences import CrashingStore
+from tests.integration.engine.test_schedules import lines, make_schedule
 from tests.support.api import context_for
 from tests.support.clock import NOW as START
 from tests.support.engine import at, make_poller, put, run, running, stored
