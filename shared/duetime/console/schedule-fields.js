@@ -19,6 +19,18 @@ export const TIMING = [
 export const MORE_TIMING = [
   { name: "rrule", label: "Rules", wide: true, ...texts, hint: "of RFC 5545, such as FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17; one to a line" },
   { name: "exclude", label: "Except", wide: true, ...texts, hint: "dates such as 2026-12-25, and cron expressions; one to a line" },
+  { name: "calendar", label: "Calendar", hint: "the name of one, which knows the business days" },
+  {
+    name: "dayOff",
+    label: "On other days",
+    type: "select",
+    options: [
+      ["skip", "Leave out"],
+      ["next", "Move to the next business day"],
+      ["previous", "Move to the previous business day"],
+    ],
+    hint: "that are no business days of the calendar",
+  },
   { name: "startAt", label: "Not before", ...instant },
   { name: "endAt", label: "Not after", ...instant },
   { name: "anchor", label: "Counted from", ...instant, hint: "where intervals and rules begin" },

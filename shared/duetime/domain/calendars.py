@@ -67,10 +67,19 @@ def days_namespace(tenant_id: str) -> str:
     return internal_namespace("days", tenant_id)
 
 
+def check_name(name: str) -> str:
+    """Return ``name``, or raise ``ValueError`` saying what the name of a calendar may be."""
+    if _NAME.fullmatch(name) is None:
+        raise ValueError(f"must match {CALENDAR_PATTERN}")
+    return name
+
+
 def checked(calendar: Calendar, others: Iterable[Calendar]) -> Calendar:
     """Return ``calendar``, which is to be stored beside ``others``. Raises ``InvalidInput`` with the field."""
-    if _NAME.fullmatch(calendar.name) is None:
-        raise InvalidInput("calendar", f"must match {CALENDAR_PATTERN}")
+    try:
+        check_name(calendar.name)
+    except ValueError as error:
+        raise InvalidInput("calendar", str(error)) from None
     if not calendar.weekdays and not calendar.business_days:
         raise InvalidInput("weekdays", "must have at least one, unless there are businessDays")
     if both := calendar.days_off & calendar.business_days:

@@ -133,6 +133,7 @@ def test_without_its_calendar_a_schedule_has_nothing_to_come_and_can_be_changed(
     assert (backfill.status, backfill.json()["code"]) == (409, "calendar_missing")
     found = world.api.call("GET", SCHEDULES, query={"calendar": "de"}).json()["items"]
     assert [each["id"] for each in found] == ["s1"]
+    assert world.api.call("GET", SCHEDULES, query={"calendar": "A/B"}).status == 400
     assert world.api.call("GET", SCHEDULES, query={"calendar": "at"}).json()["items"] == []
     changed = world.api.call("PATCH", f"{SCHEDULES}/s1", {"calendar": None, "dayOff": None})
     assert (changed.status, changed.json()["calendar"]) == (200, None)

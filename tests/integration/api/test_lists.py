@@ -159,6 +159,7 @@ class TestNamespaces:
             "rateLimit": None,
             "retryPolicy": None,
             "misfire": None,
+            "minScheduleInterval": None,
             "state": "Active",
             "pausedAt": None,
             "pauseReason": None,

@@ -38,6 +38,7 @@ calendars:
     daysOff: [2070-12-31]
 namespaces:
   default:
+    minScheduleInterval: 60s
     schedules:
       s1: {cron: 'cron(0 17 31 12 ? 2070)', calendar: de, dayOff: previous, callbackUrl: https://receiver.test/hook}
 """

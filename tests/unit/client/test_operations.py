@@ -19,6 +19,7 @@ from duetime.api.routes import all_routes
 from duetime.domain.principals import Role
 from duetime.testing.transport import HandlerTransport
 from duetime_client import Conflict, Duetime, NewSchedule, NewTimer, RetryPolicy
+from duetime_client.bodies import TIMING
 from duetime_client.decoding import json_name
 from duetime_client.following import EventPage
 from tests.support.clock import NOW
@@ -176,22 +177,7 @@ USES: dict[str, Use] = {
     "triggerSchedule": lambda d, has: d.schedules.trigger(has["namespace"], has["schedule_id"]),
     "listOccurrences": lambda d, has: d.schedules.occurrences(has["namespace"], has["schedule_id"], past=3, coming=3),
     "previewSchedule": lambda d, _: d.schedules.preview(
-        cron=["@daily"],
-        every=HOUR,
-        rrule="FREQ=DAILY",
-        time_zone="Europe/Berlin",
-        anchor=AT,
-        dst="both",
-        start_at=AT,
-        end_at=AT + 9 * HOUR,
-        exclude=["2026-12-25"],
-        calendar="de",
-        day_off=names.DayOff.SKIP,
-        jitter=HOUR,
-        window=HOUR,
-        from_at=AT,
-        count=3,
-        schedule_id="a",
+        **{name: value for name, value in SCHEDULE.items() if name in TIMING}, from_at=AT, count=3, schedule_id="a"
     ),
     "putCalendar": lambda d, _: d.calendars.put(
         "de", weekdays=["MON"], days_off=[AT.date()], business_days=["2026-12-26"], if_revision=1

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
+from duetime.api.calendars.requests import CALENDAR_NAME_SCHEMA
 from duetime.api.documents.glossary import GLOSSARY
 from duetime.api.documents.schemas import REFERENCE, parameter_schema
 from duetime.api.http.idempotency import IDEMPOTENCY_KEY, REPLAYED
@@ -31,6 +32,7 @@ _PATH_SCHEMAS: Final[dict[str, Json]] = {
     "serviceCallId": _UUID,
     "executionId": _UUID,
     "answer": {"type": "string", "enum": list(AnswerKind)},
+    "calendar": CALENDAR_NAME_SCHEMA,
 }
 _ENTITY_TAGS = r'^(?:\*|(?:W/)?"[!#-~]*"(?:, (?:W/)?"[!#-~]*")*)$'
 _HEADERS: Final[dict[str, tuple[str, Json]]] = {

@@ -30,6 +30,7 @@ from duetime.api.namespaces.requests import PauseBody
 from duetime.api.service_calls.requests import CALL_TEMPLATE_SHAPE, CallTemplateBody
 from duetime.api.timers.requests import TIMER_ID_SCHEMA, CallbackFields, TimeZone
 from duetime.app.schedule_lists import ScheduleFilter
+from duetime.domain.calendars import check_name
 from duetime.domain.ids import MAX_SCHEDULE_ID_CHARACTERS
 from duetime.domain.occurrences import KEPT_OCCURRENCES
 from duetime.domain.schedules import MAX_CAUGHT_UP, Overlap, ScheduleMisfire, SchedulePolicy, ScheduleState
@@ -106,7 +107,7 @@ Interval = Annotated[
 ]
 Delay = Annotated[int, PlainValidator(_duration_ms), _durations(least_ms=0, most_ms=MAX_WINDOW_MS)]
 
-CalendarName = Annotated[str, WithJsonSchema(CALENDAR_NAME_SCHEMA)]
+CalendarName = Annotated[str, AfterValidator(check_name), WithJsonSchema(CALENDAR_NAME_SCHEMA)]
 
 
 def _id(value: str) -> str:

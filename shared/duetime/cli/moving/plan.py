@@ -12,6 +12,7 @@ import click
 
 from duetime.cli.remote import Remote, item_path, path
 from duetime.cli.tables import printable, text_of
+from duetime.domain.times import MAX_DURATION_SECONDS, format_duration, parse_duration_ms
 
 if TYPE_CHECKING:
     from duetime_client import ApiError
@@ -20,6 +21,7 @@ _UNTOLD: Final = frozenset({"headers", "payload"})
 """Members whose values are not shown: they may be long, or secret."""
 _OF_CALENDAR: Final = ("calendar", "dayOff")
 _MONDAY_TO_FRIDAY: Final = ["MON", "TUE", "WED", "THU", "FRI"]
+_ANY_MS: Final = int(MAX_DURATION_SECONDS * 1000)
 _FIXED: Final = frozenset({"numShards", "dedicated"})
 
 
@@ -109,7 +111,8 @@ class Planner:
         except NotFound:
             self._new.add(name)
             return Step(Action.CREATE, name, wanted=settings)
-        changes = {member: (stored.get(member), to) for member, to in settings.items() if stored.get(member) != to}
+        told = {member: _as_told(member, value) for member, value in settings.items()}
+        changes = {member: (stored.get(member), to) for member, to in told.items() if stored.get(member) != to}
         if fixed := sorted(_FIXED & changes.keys()):
             raise InvalidRequest(f"{', '.join(fixed)}: cannot be changed")
         return Step(Action.CHANGE if changes else Action.UNCHANGED, name, wanted=settings, changes=changes)
@@ -148,6 +151,16 @@ class Planner:
         body = {member: value for member, value in wanted.items() if member in members} | {"count": 1}
         items = self._remote.client.request("POST", "/v1/schedules/preview", body=body).json()["items"]
         return items[0]["scheduledAt"] if items else None
+
+
+def _as_told(member: str, value: Any) -> Any:
+    """Return a setting as the API answers it: a duration in whole units."""
+    if member != "minScheduleInterval" or value is None:
+        return value
+    try:
+        return format_duration(parse_duration_ms(value, max_ms=_ANY_MS))
+    except ValueError:  # the API says what is wrong
+        return value
 
 
 def _differences(stored: Mapping[str, Any], would: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
