@@ -24,9 +24,6 @@ class PendingLookups:
         self._by_target: dict[Target, list[Waiting]] = {}
         self._look_at = float("inf")
 
-    def __len__(self) -> int:
-        return sum(map(len, self._by_target.values()))
-
     def add(self, target: Target, waiting: Waiting) -> None:
         self._by_target.setdefault(target, []).append(waiting)
         self._look_at = min(self._look_at, waiting.until)

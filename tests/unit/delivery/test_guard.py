@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
 from ipaddress import ip_address, ip_network
 
 import pytest
@@ -10,7 +11,8 @@ from duetime.delivery import guard as module
 from duetime.delivery.dns import LookupThreads
 from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy, RefusedUrl
 from duetime.delivery.guard import FAILED_SECONDS, MAX_PINNED_ADDRESSES, Guard, Lookup, Target
-from duetime.delivery.port import TransportError
+from duetime.delivery.pending_dns import PendingLookups, Waiting
+from duetime.delivery.port import Callback, TransportError
 from tests.support.resolver import Resolver
 
 WAIT_SECONDS = 15
@@ -260,3 +262,28 @@ class TestLookupThreads:
         found[0].join(WAIT_SECONDS)
         assert not found[0].is_alive()
         assert found[0].daemon
+
+
+class TestWaitingRoom:
+    @pytest.fixture
+    def wait(self) -> Callable[[int, float], Waiting]:
+        return lambda key, until: Waiting(Callback(key, "http://a.test", (), b"", 1.0), 0.0, until)
+
+    @pytest.fixture
+    def targets(self) -> tuple[Target, Target]:
+        guard = Guard(PUBLIC_ONLY, Resolver(), lambda lookup: None, fresh_seconds=1)
+        return guard.target("http://8.8.8.8", 0.0), guard.target("http://1.1.1.1", 0.0)
+
+    def test_those_who_are_late_leave_when_they_are(
+        self, wait: Callable[[int, float], Waiting], targets: tuple[Target, Target]
+    ) -> None:
+        room = PendingLookups()
+        assert room.seconds_left(0.0) is None
+        for key, (target, until) in enumerate([(targets[0], 5.0), (targets[1], 3.0), (targets[0], 3.0)]):
+            room.add(target, wait(key, until))
+        assert room.seconds_left(1.0) == 2.0
+        assert room.leave_late(2.9) == []
+        assert sorted(waiting.callback.key for waiting in room.leave_late(3.0)) == [1, 2]
+        assert room.seconds_left(3.0) == 2.0
+        assert [waiting.callback.key for waiting in room.leave_late(99.0)] == [0]
+        assert room.seconds_left(99.0) is None
