@@ -16,7 +16,7 @@ from sqlalchemy.sql import visitors
 
 from duetime.stores.backends.sql.prepared import Prepared, Values
 
-E = TypeVar("E", bound=sa.ClauseElement)
+S = TypeVar("S", bound=sa.ClauseElement)
 _ROWS = "given_rows"
 _encode = msgspec.json.Encoder().encode
 
@@ -41,12 +41,12 @@ class PreparedForRows(Prepared):
         return self._of_rows.count(connection, _encode(given).decode())
 
 
-def taken_from_rows(element: E, places: Mapping[str, int]) -> E:
-    """``element`` with columns of a table, which PostgreSQL makes of a JSON text, in place of the values of these
+def taken_from_rows(statement: S, places: Mapping[str, int]) -> S:
+    """``statement`` with columns of a table, which PostgreSQL makes of a JSON text, in place of the values of these
     names."""
     types = {
         each.key: each.type
-        for each in visitors.iterate(element)
+        for each in visitors.iterate(statement)
         if isinstance(each, sa.BindParameter) and each.key in places
     }
     columns = [
@@ -55,13 +55,14 @@ def taken_from_rows(element: E, places: Mapping[str, int]) -> E:
     made = sa.func.json_to_recordset(sa.bindparam(_ROWS, type_=JSON()))
     rows = made.table_valued(*columns).render_derived(name=_ROWS, with_types=True)
 
-    def replaced(part: Any) -> Any:
-        if not (isinstance(part, sa.BindParameter) and part.key in places):
+    def replaced(element: Any, **_: Any) -> Any:
+        if not (isinstance(element, sa.BindParameter) and element.key in places):
             return None
-        column = rows.c[_column(places[part.key])]
-        return sa.func.decode(column, sa.literal_column("'base64'")) if _is_bytes(part.type) else column
+        column = rows.c[_column(places[element.key])]
+        return sa.func.decode(column, sa.literal_column("'base64'")) if _is_bytes(element.type) else column
 
-    taken: E = visitors.replacement_traverse(element, {}, replaced)  # type: ignore[assignment]
+    whole: Any = statement
+    taken: S = visitors.replacement_traverse(whole, {}, replaced)
     return taken
 
 
