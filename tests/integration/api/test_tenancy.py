@@ -39,6 +39,7 @@ ADDRESSED = sorted(
 """The operations whose path says whose they are."""
 
 ADMINS = [
+    *("putCalendar", "deleteCalendar"),
     *("putNamespace", "deleteNamespace", "pauseNamespace", "resumeNamespace", "listShards"),
     *("createSecret", "listSecrets", "deleteSecret", "createApiKey", "listApiKeys", "deleteApiKey"),
     *("putEventWebhook", "getEventWebhook", "deleteEventWebhook"),
