@@ -70,6 +70,7 @@ _BY_NAME: Final[dict[str, Any]] = {
     "number": _Ordinal,
     "sequence": _Ordinal,
     "max_in_flight": _Ordinal | None,
+    "min_schedule_interval_ms": _Ordinal | None,
     "num_shards": Annotated[int, Field(ge=1, le=MAX_DEDICATED_SHARD)],
     "unknown_json": Annotated[str, AfterValidator(_object_text)] | None,
 }

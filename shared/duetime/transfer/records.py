@@ -11,7 +11,7 @@ import json
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
 from functools import cache, lru_cache
 from operator import attrgetter
@@ -127,6 +127,10 @@ def _layout(cls: type) -> list[tuple[Callable[[Any], Any], str, Any]]:
 def _as_json(value: Any) -> Any:
     if isinstance(value, datetime):
         return _instant(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, frozenset):
+        return sorted(value)
     return b64encode(value).decode() if isinstance(value, bytes) else _fields_of(value)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
@@ -25,6 +25,7 @@ _BY_TYPE: Final[dict[Any, st.SearchStrategy[Any]]] = {
     int: st.integers(1, 2**53),
     float: st.floats(0.001, 1e9),
     datetime: INSTANTS,
+    date: st.dates(),
     type(None): st.none(),
 }
 _BY_NAME: Final = {
@@ -48,6 +49,8 @@ def _values_of(hint: Any) -> st.SearchStrategy[Any]:
         return st.one_of(*map(_values_of, parts))
     if origin is tuple and parts[-1] is ...:
         return st.lists(_values_of(parts[0]), max_size=3).map(tuple)
+    if origin is frozenset:
+        return st.frozensets(_values_of(parts[0]), max_size=3)
     if origin is tuple:
         return st.tuples(*map(_values_of, parts))
     return _BY_TYPE[hint] if hint in _BY_TYPE else st.sampled_from(list(hint))
