@@ -380,7 +380,7 @@ def test_a_package_that_is_missing_from_the_layer_is_missed(
     layer = tmp_path / "layer"
     (layer / "python").mkdir(parents=True)
     for entry in (built / "SharedLayer" / "python").iterdir():
-        if entry.name != "msgspec":
+        if entry.name != "uuid6":
             (layer / "python" / entry.name).symlink_to(entry)
 
     function = LambdaFunction(built / "TimersApi", layer=layer, environment=account.environment("TimersApi"))
@@ -388,7 +388,7 @@ def test_a_package_that_is_missing_from_the_layer_is_missed(
         function.invoke(load_event("timers_api"))
 
     assert failure.value.stage == "init"
-    assert "No module named 'msgspec'" in failure.value.details["errorMessage"]
+    assert "No module named 'uuid6'" in failure.value.details["errorMessage"]
 
 
 def test_a_handler_that_is_not_where_the_template_says_is_missed(

@@ -5,37 +5,15 @@ from __future__ import annotations
 import json
 import os
 import socket
-import time
+
+from uuid6 import uuid7
 
 from duetime import __version__
-from duetime.domain.ids import uuid7_of
-
-_TICKS_PER_MS = 4096
-_NANOSECONDS_PER_MS = 1_000_000
-_RANDOM_BYTES = 4096
-
-_last_tick = 0
-_random_bits: list[int] = []
-"""Asked for together: the system's random source takes longer than the rest of an id, and lets other threads run."""
 
 
 def new_id() -> str:
-    """A UUID version 7: unique, and sorted by the time it was made.
-
-    The 12 bits behind the millisecond are the part of it that has passed (RFC 9562, section 6.2, method 3).
-    """
-    global _last_tick
-    _last_tick = tick = max(time.time_ns() * _TICKS_PER_MS // _NANOSECONDS_PER_MS, _last_tick + 1)
-    return uuid7_of(*divmod(tick, _TICKS_PER_MS), _random_62_bits())
-
-
-def _random_62_bits() -> int:
-    while True:
-        try:
-            return _random_bits.pop()
-        except IndexError:  # of other threads, too
-            pool = memoryview(os.urandom(_RANDOM_BYTES)).cast("Q")
-            _random_bits.extend([each >> 2 for each in pool])
+    """A UUID version 7: unique, and sorted by the time it was made."""
+    return str(uuid7())
 
 
 def new_worker_id() -> str:

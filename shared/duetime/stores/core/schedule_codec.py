@@ -116,7 +116,7 @@ def decode_occurrence(row: Row) -> OccurrenceRecord:
             attempts=attempts,
             failure=None if failure is None else decode_failure(failure),
             attempt_log=None if log is None else whole(log),
-            call_id=call_id,
+            call_id=whole(call_id),
         )
     except DECODING_ERRORS as error:
         raise UnreadableError(type(error).__name__) from error
