@@ -11,7 +11,7 @@ from functools import cache
 
 from duetime.app.namespaces import changed_namespace, readable
 from duetime.app.revisions import Revisions
-from duetime.domain.calendars import Calendar, checked, days_namespace
+from duetime.domain.calendars import Calendar, checked, days_namespace, is_name
 from duetime.domain.errors import CalendarNotFound, RevisionMismatch
 from duetime.domain.namespaces import Namespace
 from duetime.recurrence.stored import FindCalendar
@@ -78,6 +78,8 @@ class Calendars:
                 raise CalendarNotFound(name)
             return _with(namespace, *others)
 
+        if not is_name(name):  # before If-Match is looked at: no calendar has such a name
+            raise CalendarNotFound(name)
         if self.store.catalogue.get_namespace(days_namespace(self.tenant_id)) is None:
             _check(None, wanted)
             raise CalendarNotFound(name)

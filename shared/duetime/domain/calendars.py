@@ -67,9 +67,13 @@ def days_namespace(tenant_id: str) -> str:
     return internal_namespace("days", tenant_id)
 
 
+def is_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
 def check_name(name: str) -> str:
     """Return ``name``, or raise ``ValueError`` saying what the name of a calendar may be."""
-    if _NAME.fullmatch(name) is None:
+    if not is_name(name):
         raise ValueError(f"must match {CALENDAR_PATTERN}")
     return name
 

@@ -59,6 +59,7 @@ def test_preconditions(world: World) -> None:
     assert world.api.call("PUT", "/v1/calendars/de", {"weekdays": ["MON"]}, headers=conditional).status == 200
     assert world.api.call("PUT", "/v1/calendars/de", {}, headers=conditional).status == 412
     assert world.api.call("DELETE", "/v1/calendars/de", headers=conditional).status == 412
+    assert world.api.call("DELETE", "/v1/calendars/DE", headers=conditional).status == 404
     assert world.api.call("GET", "/v1/calendars/de", headers={"if-none-match": '"2"'}).status == 304
 
 

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import schemathesis
 from hypothesis import strategies as st
 
-DURATIONS = ("1s", "90s", "1h30m", "250ms", "PT5M", "P1D", "30")
+DURATIONS = ("1s", "90s", "1h30m", "1500ms", "PT5M", "P1D", "30")
 """Good for every duration: none is shorter or longer than any of them may be."""
 MAX_CURSOR_CHARACTERS = 1000
 CRONS = ("30 9 * * MON-FRI", "*/10 * * * * *", "@daily", "cron(0 10 ? * MON#2 *)", "rate(5 minutes)")
@@ -52,10 +52,11 @@ def before_call(context: Any, case: schemathesis.Case, kwargs: Any) -> None:
     for name in ("If-Match", "If-None-Match"):
         if headers.get(name, "").isalnum():
             headers[name] = f'"{headers[name]}"'
-    # The result of an item that was refused has its id, which Schemathesis takes for one of a timer.
-    timer_id = unquote(str(case.path_parameters.get("timerId", "")))
-    if any(unicodedata.category(character) in ("Cc", "Cs") or character == "/" for character in timer_id):
-        case.path_parameters["timerId"] = "another"
+    # The result of an item that was refused has its id, which Schemathesis takes for one of a timer or a schedule.
+    for name in ("timerId", "scheduleId"):
+        given = unquote(str(case.path_parameters.get(name, "")))
+        if any(unicodedata.category(character) in ("Cc", "Cs") or character == "/" for character in given):
+            case.path_parameters[name] = "another"
     if "If-Match" in headers:
         headers.pop("If-None-Match", None)
 
