@@ -52,13 +52,17 @@ def before_call(context: Any, case: schemathesis.Case, kwargs: Any) -> None:
     for name in ("If-Match", "If-None-Match"):
         if headers.get(name, "").isalnum():
             headers[name] = f'"{headers[name]}"'
-    # The result of an item that was refused has its id, which Schemathesis takes for one of a timer or a schedule.
+    _replace_refused_ids(case)
+    if "If-Match" in headers:
+        headers.pop("If-None-Match", None)
+
+
+def _replace_refused_ids(case: schemathesis.Case) -> None:
+    """The result of an item that was refused has its id: Schemathesis takes it for that of a timer or a schedule."""
     for name in ("timerId", "scheduleId"):
         given = unquote(str(case.path_parameters.get(name, "")))
         if any(unicodedata.category(character) in ("Cc", "Cs") or character == "/" for character in given):
             case.path_parameters[name] = "another"
-    if "If-Match" in headers:
-        headers.pop("If-None-Match", None)
 
 
 def _spare_own_key(case: schemathesis.Case) -> None:
