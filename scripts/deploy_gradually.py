@@ -48,6 +48,11 @@ def make_gradual(template: dict[str, Any], kind: str, at: datetime) -> None:
             "Alarms": list(ALARMS),
             "Role": {"Fn::GetAtt": [ROLE, "Arn"]},
         }
+    # The alarms refer to the poller, and it to the API, whose URL it knows. By its name they need not wait for it.
+    name = resources["Poller"]["Properties"]["FunctionName"]
+    for alarm in ALARMS:
+        if "Ref" in alarm:
+            resources[alarm["Ref"]] = _with_name(resources[alarm["Ref"]], name)
     # SAM's own would not have the boundary that an account may require.
     resources[ROLE] = {
         "Type": "AWS::IAM::Role",
@@ -68,6 +73,15 @@ def make_gradual(template: dict[str, Any], kind: str, at: datetime) -> None:
             ],
         },
     }
+
+
+def _with_name(part: Any, name: Any) -> Any:
+    """Return ``part`` of a template with the poller's ``name`` in the place of references to it."""
+    if part == {"Ref": "Poller"}:
+        return name
+    if isinstance(part, dict):
+        return {key: _with_name(value, name) for key, value in part.items()}
+    return [_with_name(value, name) for value in part] if isinstance(part, list) else part
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -88,6 +88,7 @@ class Account:
         return variables | {
             "AWS_ENDPOINT_URL_DYNAMODB": self._proxy.url,
             "DUETIME_EGRESS_ALLOW_CIDRS": "127.0.0.0/8",
+            "DUETIME_PUBLIC_URL": "https://timers.example.com",
         }
 
     def _properties(self, function: str) -> dict[str, Any]:

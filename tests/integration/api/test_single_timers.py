@@ -11,7 +11,7 @@ from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer, TimerState
 from duetime.domain.times import format_instant
 from duetime.stores.port.timers import PutMode
-from duetime.testing.contract.builders import failed, fired, leased, make_timer, parked
+from duetime.testing.contract.builders import failed, fired, leased, make_timer, parked, waiting
 from duetime.testing.contract.steps import claim_shard
 from tests.support.api import World
 from tests.support.clock import NOW
@@ -37,6 +37,7 @@ def stored_as(world: World, timer_id: str, state: TimerState) -> None:
         TimerState.FIRED: lambda: fired(timer),
         TimerState.FAILED: lambda: failed(timer),
         TimerState.FIRING: lambda: parked(timer, until=NOW + timedelta(minutes=5)),
+        TimerState.WAITING: lambda: waiting(timer, until=NOW + timedelta(minutes=5)),
     }
     world.store.timers.record(leased([outcomes[state]()], lease_of(world, timer)), now=world.clock.now())
 
