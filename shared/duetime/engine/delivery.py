@@ -117,7 +117,10 @@ class Delivery(ABC):
         """The callback of ``attempt`` has ended."""
 
     def skips_queue(self, shard: ShardState, timer: Timer, page: Span) -> bool:
-        """Whether a due timer needs no turn in a queue. Takes it, if there is something to do about it."""
+        """Whether a due timer needs no turn in a queue. Takes it, if there is something to do about it.
+
+        Asked while there is room for what is to be recorded.
+        """
         return False
 
     def has_room(self, namespace: str) -> bool:

@@ -6,6 +6,7 @@ By a signed URL (``delivery.firing_urls``), which needs no API key, or with a ke
 from __future__ import annotations
 
 import hmac
+from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Final
 
@@ -195,11 +196,11 @@ def _answered(services: Services, space: Namespace, timer_ids: list[str], answer
     return json_reply(200, response)
 
 
-def _route(path: str, endpoint: object, query: type[AnswerQuery], tag: str, summary: str) -> Route:
+def _route(path: str, endpoint: Callable[..., Reply], query: type[AnswerQuery], tag: str, summary: str) -> Route:
     return Route(
         "POST",
         f"{path}/firings/<firing_id>/<answer>",
-        endpoint,  # type: ignore[arg-type]
+        endpoint,
         Role.WRITER,
         summary=summary,
         tag=tag,

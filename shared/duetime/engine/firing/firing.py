@@ -192,7 +192,7 @@ class Firing:
             if not self._in_flight.is_new(shard, timer):
                 continue
             delivery = self._strategies.strategy_for(timer)
-            if delivery.skips_queue(shard, timer, page):
+            if has_record_room and delivery.skips_queue(shard, timer, page):
                 continue
             key = queue_key(timer)
             if has_record_room and self._is_too_late(timer, now):

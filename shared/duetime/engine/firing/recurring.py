@@ -114,8 +114,7 @@ class RecurringDelivery(DecidedDelivery[Timer | Outcome]):
             return True
         schedule = timer.schedule
         view = self._namespaces.get(timer.namespace)
-        has_room = self._recorder.backlog < self._context.settings.max_buffered
-        if not timer.is_schedule or schedule is None or not has_room or view is None or not view.is_usable:
+        if not timer.is_schedule or schedule is None or view is None or not view.is_usable:
             return False
         now = self._context.clock.now()
         try:

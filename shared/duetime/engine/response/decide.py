@@ -211,17 +211,7 @@ def _retried(timer: Timer, failure: Failure, *, at: datetime, attempt_log: str) 
 
 
 def _waiting(timer: Timer, *, until: datetime, attempt_log: str) -> Outcome:
-    return Outcome(
-        timer=timer,
-        state=TimerState.WAITING,
-        attempts=timer.attempts,
-        execute_at=timer.content.execute_at,
-        next_attempt_at=until,
-        firing_id=timer.firing_id,
-        fired_at=timer.fired_at,
-        failure=timer.failure,
-        attempt_log=attempt_log,
-    )
+    return replace(put_off(timer, until=until), state=TimerState.WAITING, attempt_log=attempt_log)
 
 
 def expired(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outcome:
