@@ -15,6 +15,7 @@ import pytest
 from duetime.api.handler import build_handler
 from duetime.api.http.errors import Unauthenticated
 from duetime.api.http.request import Request
+from duetime.domain.errors import StoreUnavailable
 from duetime.domain.events import Event
 from duetime.domain.ids import occurrence_timer_id
 from duetime.domain.occurrences import OccurrenceState
@@ -28,8 +29,9 @@ from tests.integration.engine.test_missed_occurrences import CrashingStore
 from tests.integration.engine.test_schedules import lines, make_schedule
 from tests.support.api import context_for
 from tests.support.clock import NOW as START
-from tests.support.engine import at, make_poller, put, run, running, stored
+from tests.support.engine import at, make_poller, make_timer, put, run, running, stored
 from tests.support.http import Answer, Api
+from tests.support.parts import Intercepted
 from tests.support.scripted_sender import Script, ScriptedSender
 
 PUBLIC_URL = "https://timers.example.com/base"
@@ -348,3 +350,33 @@ def test_an_occurrence_that_waits_counts_as_one_that_goes_on(store: Store, clock
 
     states = [OccurrenceState.FIRED, OccurrenceState.SKIPPED, OccurrenceState.FIRED, OccurrenceState.FIRED]
     assert lines(store, clock) == list(zip((10, 20, 30, 40), states, strict=True))
+
+
+def test_deadlines_that_pass_while_nothing_can_be_recorded_wait_in_the_store(
+    store: Store, clock: VirtualClock
+) -> None:
+    settings, unrecorded = EngineSettings(max_buffered=100, page_size=20), []
+    put(store, [make_timer(f"t{number}") for number in range(600)], START)
+    is_down = False
+
+    def operate(name: str, operation: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        if is_down and name == "timers.record":
+            raise StoreUnavailable("down")
+        return operation(*arguments, **named)
+
+    async def script() -> None:
+        nonlocal is_down
+        await asyncio.sleep(30)
+        is_down = True
+        await asyncio.sleep(90)
+        unrecorded.append(poller.snapshot().gauges["unrecorded"])
+        is_down = False
+        await asyncio.sleep(60)
+
+    sender = ScriptedSender(lambda body: taken("1m") if body["attempt"] == 1 else Script())
+    poller = make_poller(Intercepted(store, operate), sender, clock, settings=settings)  # type: ignore[arg-type]
+    run(clock, poller, script)
+
+    # What shards were read before it was full is taken whole.
+    assert 100 <= unrecorded[0] <= 100 + 20 * 16
+    assert poller.stats()["fired"] == 600
