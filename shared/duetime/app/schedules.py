@@ -83,7 +83,7 @@ class Schedules:
 
         Raises ``ScheduleConflict`` when there is another one with the id, ``InvalidInput`` and ``StoreRefused``.
         """
-        timer = self._first_revision(namespace, wanted, now)
+        timer = _first_revision(namespace, wanted, self._times(namespace, wanted, now), now)
         (result,) = self.store.timers.put([timer], mode=PutMode.CREATE, now=now)
         if result.status is PutStatus.CONFLICT:
             raise ScheduleConflict(f"schedule {wanted.schedule_id!r} exists and is another one")
@@ -107,7 +107,7 @@ class Schedules:
             revision = None if result.timer is None else result.timer.revision
             if wanted is not None and (revision is None or not wanted.match_strongly(revision)):
                 raise _mismatch()
-            first = _first_revision(namespace, asked, times(), now)
+            first = _first_revision(namespace, asked, times, now)
             mode = PutMode.CREATE if revision is None else PutMode.REPLACE
             (put,) = self.store.timers.put([first], mode=mode, now=now, if_revision=revision)
             if put.status in (PutStatus.CREATED, PutStatus.REPLACED, PutStatus.REFUSED):
@@ -121,9 +121,10 @@ class Schedules:
         stored = self.store.timers.get(namespace, schedule_timer_id(asked.schedule_id), now=now)
         if wanted is not None and (stored is None or not wanted.match_strongly(stored.revision)):
             raise _mismatch()
+        times = self._times(namespace, asked, now)
         if stored is None or is_unreadable(stored):
-            return Stored(self._first_revision(namespace, asked, now), is_new=stored is None)
-        return Stored(_replaced(stored, asked, self._times(namespace, asked, now), now), is_new=False)
+            return Stored(_first_revision(namespace, asked, times, now), is_new=stored is None)
+        return Stored(_replaced(stored, asked, times, now), is_new=False)
 
     def get(self, namespace: Namespace, schedule_id: str, *, now: datetime) -> Timer:
         """Return a schedule. Raises ``ScheduleNotFound``."""
@@ -280,12 +281,8 @@ class Schedules:
         self.on_stored([timer])
         return timer
 
-    def _first_revision(self, namespace: Namespace, asked: NewSchedule, now: datetime) -> Timer:
-        return _first_revision(namespace, asked, self._times(namespace, asked, now)(), now)
-
     def _times(self, namespace: Namespace, asked: NewSchedule, now: datetime) -> Callable[[], Occurrences]:
         """Return what computes the occurrences that are asked for, checked, when they are needed."""
-
         return lambda: self._checked(namespace, asked.timing, asked.schedule_id, now)
 
     def _checked(self, namespace: Namespace, timing: TimingSpec, schedule_id: str, now: datetime) -> Occurrences:
@@ -304,10 +301,12 @@ class Schedules:
         return Stored(timer, is_new)
 
 
-def _first_revision(namespace: Namespace, wanted: NewSchedule, occurrences: Occurrences, now: datetime) -> Timer:
+def _first_revision(
+    namespace: Namespace, wanted: NewSchedule, times: Callable[[], Occurrences], now: datetime
+) -> Timer:
     """Return the schedule as it is stored first. Raises ``InvalidInput``."""
     text = _checked_timing(wanted.timing)
-    schedule = new_schedule(wanted.policy, occurrences, after=now)
+    schedule = new_schedule(wanted.policy, times(), after=now)
     if schedule.pending is None:
         raise _nothing_left()
     content = replace(wanted.content, timing_json=text)

@@ -21,7 +21,7 @@ MAX_CALENDARS: Final = 100
 MAX_DATES: Final = 1000
 """Of a calendar."""
 MAX_DATES_OF_TENANT: Final = 10_000
-"""They are one row, of 110 KB then, which each poller reads again after ``NAMESPACE_SECONDS``."""
+"""They are one row, which each poller reads again after ``NAMESPACE_SECONDS``."""
 _NAME = re.compile(CALENDAR_PATTERN)
 
 

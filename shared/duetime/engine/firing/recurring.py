@@ -109,7 +109,7 @@ class RecurringDelivery(DecidedDelivery[Timer | Outcome]):
     # -- before it is sent -----------------------------------------------------------------------------------
 
     def skips_queue(self, shard: ShardState, timer: Timer, page: Span) -> bool:
-        """Record at once what is too late, too."""
+        """Record at once what is too late, and as of all timers what an answer means."""
         if super().skips_queue(shard, timer, page):
             return True
         schedule = timer.schedule
