@@ -6,9 +6,9 @@ Imported by the API as well, so nothing here may load the HTTP client.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from duetime.delivery.reserved_addresses import reserved_kind
@@ -84,7 +84,7 @@ def _read_address(text: str, kind: type[IPv4Address | IPv6Address]) -> Address:
         raise RefusedUrl("must not have an IP address in an unusual form as its host") from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class EgressPolicy:
     """Denies by default: callbacks go to public addresses only.
 
@@ -102,7 +102,15 @@ class EgressPolicy:
 
         Names are not looked up: where a name leads is judged each time that it is connected to.
         """
-        destination = parse_destination(url)
+        return self._judged(origin_of(url))
+
+    @cached_property
+    def _judged(self) -> Callable[[str], Destination]:
+        """Judges origins. Those that may be called are remembered: timers come in numbers for each."""
+        return lru_cache(maxsize=1024)(self._judge)
+
+    def _judge(self, origin: str) -> Destination:
+        destination = parse_destination(origin)
         if self.https_only and destination.scheme != "https":
             raise RefusedUrl("must be an https URL")
         address = destination.address

@@ -8,7 +8,6 @@ parked timers, ``Waiting`` where a receiver has taken the work and is to say whe
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum, StrEnum
@@ -18,7 +17,7 @@ from uuid import UUID
 from duetime.domain import ids
 from duetime.domain.namespaces import Namespace
 from duetime.domain.schedules import Schedule
-from duetime.domain.times import MILLISECOND, format_instant
+from duetime.domain.times import MILLISECOND, to_milliseconds
 
 DEFAULT_CALLBACK_TIMEOUT_SECONDS = 30
 MAX_CALLBACK_TIMEOUT_SECONDS = 900
@@ -112,7 +111,7 @@ def is_too_late(armed_at: datetime, expire_after_ms: int | None, now: datetime) 
     return expire_after_ms is not None and (now - armed_at) // MILLISECOND > expire_after_ms
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Timer:
     """A stored timer.
 
@@ -225,11 +224,10 @@ def content_digest(content: TimerContent, *, delay_seconds: float | None = None)
     With ``delay_seconds`` the delay counts and not the time it led to: the same request sent again is the same. So do
     the times that ``execute_at`` was computed from: the rules of time zones may have changed.
     """
-    due: str | float | None = format_instant(content.execute_at) if delay_seconds is None else delay_seconds
-    if content.timing_json is not None:
-        due = None
+    has_due = delay_seconds is None and content.timing_json is None
     parts = [
-        due,
+        to_milliseconds(content.execute_at) if has_due else None,
+        delay_seconds if content.timing_json is None else None,
         content.callback_url,
         content.payload_json,
         content.headers_json,
@@ -242,7 +240,8 @@ def content_digest(content: TimerContent, *, delay_seconds: float | None = None)
         parts.append(content.expire_after_ms)
     if content.timing_json is not None:
         parts.append(content.timing_json)
-    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+    # ``ascii`` tells all of these apart, and takes a third of the time of JSON.
+    return hashlib.blake2b(ascii(parts).encode(), digest_size=16).hexdigest()
 
 
 def new_timer(

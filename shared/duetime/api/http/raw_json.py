@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from json import JSONDecodeError
-from typing import Any, Never
+from typing import Any, NamedTuple, Never
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _NAME = r'"([^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*)"[ \t\n\r]*:[ \t\n\r]*'
@@ -29,8 +29,7 @@ _MAX_INTEGER_DIGITS = 400
 _MAX_SHOWN_NAME = 128
 
 
-@dataclass(frozen=True, slots=True)
-class RawObject:
+class RawObject(NamedTuple):
     """The members of a JSON object, and (name, message) for each that cannot be taken."""
 
     members: dict[str, Any]
@@ -73,9 +72,15 @@ def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-# Both give (value, index after it). ``str`` leaves digits as they are: of an opaque value only the end counts.
-_scan_opaque = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse_constant).raw_decode
-_scan_plain = json.JSONDecoder(parse_int=_integer, parse_float=_number, parse_constant=_refuse_constant).raw_decode
+def _scanner(integer: Callable[[str], Any], number: Callable[[str], Any]) -> Callable[[str, int], tuple[Any, int]]:
+    """Return what gives (value, index after it), and raises ``StopIteration`` where no value begins."""
+    decoder: Any = json.JSONDecoder(parse_int=integer, parse_float=number, parse_constant=_refuse_constant)
+    scan: Callable[[str, int], tuple[Any, int]] = decoder.scan_once
+    return scan
+
+
+# ``str`` leaves digits as they are: of an opaque value only the end counts.
+_scan_opaque, _scan_plain = _scanner(str, str), _scanner(_integer, _number)
 _decode_unique = json.JSONDecoder(parse_int=_integer, parse_float=_number, object_pairs_hook=_unique_members).decode
 
 
@@ -94,6 +99,8 @@ def read_object(text: str, shape: Shape) -> RawObject:
             _, end = _scan_plain(text, start)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    except StopIteration as error:
+        raise JSONDecodeError("Expecting value", text, error.value) from None
     end = _after_space(text, end)
     if end != len(text):
         raise JSONDecodeError("Extra data", text, end)

@@ -100,6 +100,8 @@ def key_seconds(value: Any) -> float:
     return seconds
 
 
+# Timers of one kind have the same URL, headers and policy again and again.
+@lru_cache(maxsize=_CACHED_CHECKS)
 def callback_url(value: str) -> str:
     """An absolute http or https URL that every client reads alike. The egress policy judges where it leads."""
     if len(value) > MAX_URL_CHARACTERS:
@@ -115,7 +117,6 @@ def callback_url(value: str) -> str:
     raise ValueError("must be an absolute http or https URL in ASCII, without spaces or control characters")
 
 
-# Timers of one kind have the same headers and policy again and again.
 @lru_cache(maxsize=_CACHED_CHECKS)
 def check_headers(json_text: str, is_reserved: Callable[[str], bool]) -> None:
     """Raises ``ValueError`` unless ``json_text`` is an object of headers, with no name that ``is_reserved``."""

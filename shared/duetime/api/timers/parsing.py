@@ -101,12 +101,13 @@ def _due(given: TimerFields, now: datetime, later: timedelta = timedelta()) -> _
 
     Raises ``InvalidInput``.
     """
-    if sum(each is not None for each in (given.execute_at, given.delay, given.local_time)) > 1:
+    if (given.execute_at, given.delay, given.local_time).count(None) < 2:
         raise InvalidInput("executeAt", "must be the only one of executeAt, delay and localTime")
-    for name, value in (("timeZone", given.time_zone), ("dst", given.dst)):
-        if value is not None and given.local_time is None:
-            raise InvalidInput(name, "goes with localTime alone")
-    if given.local_time is not None:
+    if given.local_time is None:
+        for name, value in (("timeZone", given.time_zone), ("dst", given.dst)):
+            if value is not None:
+                raise InvalidInput(name, "goes with localTime alone")
+    else:
         if given.time_zone is None:
             raise InvalidInput("timeZone", "is required with localTime")
         local = LocalDue(given.local_time, given.time_zone, later // MILLISECOND)
@@ -120,8 +121,9 @@ def _due(given: TimerFields, now: datetime, later: timedelta = timedelta()) -> _
 
 def given_content(body: CallbackFields, *, execute_at: datetime, **others: Any) -> TimerContent:
     """Return the content of a timer that ``body`` and ``others`` describe."""
-    given = {name: value for name, value in vars(body).items() if value is not None and name in _NULL}
-    return TimerContent(**(given | {"execute_at": execute_at} | others))
+    values = vars(body)
+    given = {name: value for name in body.model_fields_set if name in _NULL and (value := values[name]) is not None}
+    return TimerContent(**{**given, "execute_at": execute_at, **others})
 
 
 def read_change(found: RawObject, context: ApiContext, *, now: datetime) -> TimerChange:
