@@ -144,7 +144,8 @@ class _Exchange:
         if route.method in WRITES:
             refuse_unsupported(request, route.conditions)
 
-        is_kept = route.is_keyed and route.keeps is not Keeps.RESOURCE
+        # A signature names all that it is for, and nothing is stored before the endpoint has checked it.
+        is_kept = route.is_keyed and route.keeps is not Keeps.RESOURCE and not is_signed
         key = given_key(request) if is_kept and _KEY_HEADER in request.headers else None
         if key is None:
             return route.endpoint(services, request, **parameters)

@@ -209,13 +209,18 @@ class Timers:
         Raises ``TimerNotFound`` (of a schedule's, ``ScheduleNotFound``), ``FiringNotWaiting`` and ``FiringOver``.
         """
         refusals: list[Refusal] = []
+        repeated: list[Timer] = []
         for timer_id in timer_ids:
             result = self.store.timers.answer(namespace, timer_id, answer, now=now)
-            if isinstance(result, Timer):
+            if isinstance(result, Refusal):
+                refusals.append(result)
+            elif result is not None and result.state is TimerState.WAITING:
                 self.on_stored([result])
                 return result
-            if result is not None:
-                refusals.append(result)
+            elif result is not None:  # a backfill has the firing of the occurrence, and may wait
+                repeated.append(result)
+        if repeated:
+            return repeated[0]
         if Refusal.EARLY in refusals:
             raise FiringNotWaiting(f"firing {answer.firing_id} does not wait, or it is not recorded yet that it does")
         if refusals:

@@ -13,7 +13,7 @@ from typing import Final
 
 from duetime.domain.attempts import AttemptOutcome, AttemptRecord, newest_attempt, read_attempts, with_newest_as
 from duetime.domain.timers import FailureReason, Timer, TimerState
-from duetime.domain.times import MILLISECOND, round_up
+from duetime.domain.times import MILLISECOND, round_up, to_milliseconds
 
 LONGEST_WAIT: Final = timedelta(hours=24)
 """From the start of an attempt, however often it is prolonged."""
@@ -35,12 +35,13 @@ class Answer:
     """``attempt`` None: the present one, whichever it is.
 
     ``message`` and ``is_final`` (no further attempt) are of NACK; ``within_seconds``, until the next sign of life, is
-    of HEARTBEAT.
+    of HEARTBEAT. ``life``: see ``life_of``; None: the present one.
     """
 
     kind: AnswerKind
     firing_id: str
     attempt: int | None = None
+    life: str | None = None
     message: str | None = None
     is_final: bool = False
     within_seconds: float = 0.0
@@ -53,6 +54,14 @@ class Refusal(StrEnum):
     """The timer is at another firing or attempt, or has another answer."""
     EARLY = "early"
     """The attempt has not been answered with a 202, as far as it is stored."""
+
+
+def life_of(timer: Timer) -> str:
+    """Tell apart attempts of a firing that have the same number: before and after a redrive, of an occurrence and of
+    each of its backfills."""
+    is_beside = timer.schedule is not None and not timer.schedule.number
+    at = timer.content.execute_at if is_beside else timer.rearmed_at
+    return "" if at is None else str(to_milliseconds(at))
 
 
 def waits_until(started_at: datetime, now: datetime, within_seconds: float) -> datetime:
@@ -75,7 +84,7 @@ def waiting_attempt(timer: Timer) -> AttemptRecord:
 
 def answered(timer: Timer, answer: Answer, *, now: datetime) -> Timer | Refusal:
     """Return ``timer`` with ``answer``; itself when it has this answer already, be it Waiting or further on."""
-    if timer.firing_id != answer.firing_id:
+    if timer.firing_id != answer.firing_id or answer.life not in (None, life_of(timer)):
         return Refusal.OVER
     number = timer.attempts + 1
     if timer.state is not TimerState.WAITING or answer.attempt not in (None, number):

@@ -17,10 +17,11 @@ from duetime.api.http.errors import Unauthenticated
 from duetime.api.http.request import Request
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.events import Event
-from duetime.domain.ids import occurrence_timer_id
+from duetime.domain.ids import backfill_timer_id, occurrence_timer_id
 from duetime.domain.occurrences import OccurrenceState
 from duetime.domain.principals import Principal
 from duetime.domain.schedules import Overlap, SchedulePolicy
+from duetime.domain.times import format_instant
 from duetime.engine.response.failure_events import FailureEvents
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port.store import Store
@@ -54,8 +55,8 @@ class Life:
         self._store, self._clock = store, clock
         self.open_api = Api(build_handler(context_for(store, clock)))
         self.api = Api(build_handler(replace(context_for(store, clock), authenticate=_refuse)))
-        remaining = list(scripts)
-        self.sender = ScriptedSender(lambda body: remaining.pop(0) if remaining else Script())
+        self.scripts = list(scripts)
+        self.sender = ScriptedSender(lambda body: self.scripts.pop(0) if self.scripts else Script())
         self.poller = make_poller(store, self.sender, clock, settings=SETTINGS)
 
     def put(self, **fields: Any) -> None:
@@ -248,6 +249,43 @@ def test_a_signature_is_good_for_its_own_attempt_alone(store: Store, clock: Virt
     life.run(script)
 
 
+def test_a_url_is_good_for_nothing_after_a_redrive(store: Store, clock: VirtualClock) -> None:
+    """The attempts of the same firing are numbered from 1 again."""
+    life = Life(store, clock, taken("5s"), taken("10m"))
+    life.put(retryPolicy={"maxAttempts": 1})
+
+    async def script() -> None:
+        await asyncio.sleep(10)
+        old = urlsplit(life.url("nack"))
+        life.sender.received.clear()
+        assert life.open_api.call("POST", f"{life.open_api.timers}/t/redrive").status == 200
+        await asyncio.sleep(5)
+        assert life.api.call("POST", old.path, {"retry": False}, query=old.query).code == "firing_over"
+        assert life.timer["state"] == "Waiting"
+        assert life.answer().json()["outcome"] == "Fired"
+        await asyncio.sleep(2)
+
+    life.run(script)
+
+    assert life.timer["state"] == "Fired"
+
+
+def test_nothing_is_stored_for_a_signature_that_is_wrong(store: Store, clock: VirtualClock) -> None:
+    kept: list[object] = []
+
+    def operate(name: str, operation: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        kept.extend(arguments if name == "catalogue.put_idempotency_record" else ())
+        return operation(*arguments, **named)
+
+    context = context_for(cast("Store", Intercepted(store, operate)), clock)
+    api = Api(build_handler(replace(context, authenticate=_refuse)))
+    headers = {"idempotency-key": "k"}
+    path = f"{api.timers}/t/firings/f/ack"
+
+    assert api.call("POST", path, query="attempt=1&signature=x", headers=headers).status == 401
+    assert kept == []
+
+
 def test_without_a_public_url_the_key_way_works(store: Store, clock: VirtualClock) -> None:
     life = Life(store, clock, taken())
     life.poller = make_poller(store, life.sender, clock)
@@ -334,6 +372,58 @@ def test_an_occurrence_that_waits_does_not_delay_its_schedule(store: Store, cloc
     assert lines(store, clock) == [(each, OccurrenceState.FIRED) for each in (10, 20, 30, 40)]
     scheduled = [str(body["scheduledAt"])[17:19] for body in life.sender.received]
     assert len(scheduled) == 5, "the second one was silent, and came again"
+
+
+@pytest.mark.parametrize("is_ended", [True, False], ids=["ended", "waiting"])
+def test_an_answer_to_a_backfill_is_none_to_its_occurrence(store: Store, clock: VirtualClock, is_ended: bool) -> None:
+    """Both have the same webhook-id, and so has the same backfill once more."""
+    put(store, [make_schedule()], START)
+    life = Life(store, clock, taken())
+    backfill = {"from": format_instant(at(5)), "to": format_instant(at(20))}
+
+    def answer(place: int) -> Answer:
+        url = urlsplit(str(life.sender.received[place]["ackUrl"]).removeprefix(PUBLIC_URL))
+        return life.api.call("POST", url.path, query=url.query)
+
+    async def script() -> None:
+        await asyncio.sleep(11)
+        assert not is_ended or answer(0).status == 200
+        await asyncio.sleep(1)
+        path = f"{life.open_api.timers.removesuffix('timers')}schedules/s1/backfill"
+        for place in (1, 2):
+            life.scripts.append(taken("1m"))
+            assert life.open_api.call("POST", path, backfill).json()["created"] == 1
+            await asyncio.sleep(1)
+            assert answer(place).json()["outcome"] == "Fired"
+            assert place == 1 or answer(1).code == "firing_over"
+            await asyncio.sleep(1)
+            assert stored(store, backfill_timer_id("s1", at(10)), clock).state == "Fired"
+            assert answer(place).json()["outcome"] == "Fired", "again, it changes nothing"
+        assert len(set(life.sender.webhook_ids)) == 1
+        assert stored(store, occurrence_timer_id("s1", at(10)), clock).state == ("Fired" if is_ended else "Waiting")
+
+    life.run(script)
+
+
+def test_an_answer_with_a_key_is_of_what_waits(store: Store, clock: VirtualClock) -> None:
+    put(store, [make_schedule()], START)
+    life = Life(store, clock, taken(), *[Script()] * 2, taken())
+
+    async def script() -> None:
+        await asyncio.sleep(32)
+        schedule = f"{life.open_api.timers.removesuffix('timers')}schedules/s1"
+        path, query = f"{schedule}/firings/{life.sender.webhook_ids[0]}/ack", {"scheduledAt": format_instant(at(10))}
+        assert life.open_api.call("POST", path, query=query).status == 200
+        await asyncio.sleep(2)
+        backfill = {"from": format_instant(at(5)), "to": format_instant(at(20))}
+        assert life.open_api.call("POST", f"{schedule}/backfill", backfill).json()["created"] == 1
+        await asyncio.sleep(2)
+        assert life.open_api.call("POST", path, query=query).status == 200
+        await asyncio.sleep(2)
+
+    life.run(script)
+
+    assert stored(store, backfill_timer_id("s1", at(10)), clock).state == "Fired"
 
 
 def test_an_occurrence_that_waits_counts_as_one_that_goes_on(store: Store, clock: VirtualClock) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Final
 
@@ -26,7 +27,7 @@ from duetime.api.http.route import Route
 from duetime.api.http.router import read_id
 from duetime.api.schedules.endpoints import address_of
 from duetime.api.timers.endpoints import read_address
-from duetime.delivery.firing_urls import firing_signature
+from duetime.delivery.firing_urls import firing_signature, signed_life
 from duetime.domain import ids
 from duetime.domain.answers import (
     LONGEST_WAIT,
@@ -122,9 +123,10 @@ def answer_timer(
     a moment: send it again after that.
     """
     query = read_query(AnswerQuery, request)
-    _check_signature(services, request, query, (namespace, "timers", read_id(timer_id), firing_id))
+    life = _signed_life(services, request, query, (namespace, "timers", read_id(timer_id), firing_id))
     space, timer_id = read_address(services, request, namespace, timer_id)
-    return _answered(services, space, [timer_id], _read_answer(request, query, firing_id, answer))
+    given = _read_answer(request, query, firing_id, answer)
+    return _answered(services, space, [timer_id], replace(given, life=life))
 
 
 def answer_occurrence(
@@ -132,10 +134,10 @@ def answer_occurrence(
 ) -> Reply:
     """Answer for an occurrence whose receiver responded 202 with `ack`: it is done, it failed, or it goes on."""
     query = read_query(OccurrenceAnswerQuery, request)
-    _check_signature(services, request, query, (namespace, "schedules", read_id(schedule_id), firing_id))
+    life = _signed_life(services, request, query, (namespace, "schedules", read_id(schedule_id), firing_id))
     space, schedule_id = address_of(services, request, namespace, schedule_id)
-    timer_ids = _timers_of(schedule_id, query.scheduled_at)
-    return _answered(services, space, timer_ids, _read_answer(request, query, firing_id, answer))
+    timer_ids, given = _timers_of(schedule_id, query.scheduled_at), _read_answer(request, query, firing_id, answer)
+    return _answered(services, space, timer_ids, replace(given, life=life))
 
 
 def _timers_of(schedule_id: str, scheduled_at: datetime) -> list[str]:
@@ -148,15 +150,21 @@ def _timers_of(schedule_id: str, scheduled_at: datetime) -> list[str]:
     ]
 
 
-def _check_signature(
+def _signed_life(
     services: Services, request: Request, query: AnswerQuery, names: tuple[str, str, str, str]
-) -> None:
-    """Raises ``Unauthenticated`` for a signature that is none of this attempt. Without one there was a key."""
+) -> str | None:
+    """Return what a signature says of the attempt's ``life``; None without one: there was a key.
+
+    Raises ``Unauthenticated`` for a signature that is none of this attempt.
+    """
     if not has_signature(request):
-        return
-    expected = firing_signature(services.firing_key(), *names, query.attempt or 0)
-    if not hmac.compare_digest((query.signature or "").encode(errors="replace"), expected.encode()):
+        return None
+    signature = query.signature or ""
+    life = signed_life(signature)
+    expected = firing_signature(services.firing_key(), names, query.attempt or 0, life)
+    if not hmac.compare_digest(signature.encode(errors="replace"), expected.encode(errors="replace")):
         raise Unauthenticated("the signature is not one of this attempt", was_given=True)
+    return life
 
 
 def _read_answer(request: Request, query: AnswerQuery, firing_id: str, answer: str) -> Answer:
