@@ -28,7 +28,8 @@ _STORED: Final = (PutStatus.CREATED, PutStatus.REPLACED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillRange:
-    """``from_at`` is inclusive, ``to_at`` exclusive. Of occurrences that are pending or to come none is sent."""
+    """``from_at`` is inclusive, ``to_at`` exclusive. Of occurrences that are pending or to come when the
+    backfill begins none is sent."""
 
     from_at: datetime
     to_at: datetime
@@ -98,7 +99,8 @@ class Backfills:
         schedule = self.schedules.readable(namespace, schedule_id, now=now)
         assert schedule.schedule is not None
         place = _Place(wanted.from_at - MILLISECOND, 0, now) if cursor is None else _Place.read(cursor)
-        end = min(wanted.to_at, now + MILLISECOND)
+        # What comes due between two pages is fired by the schedule.
+        end = min(wanted.to_at, place.began_at + MILLISECOND)
         if schedule.schedule.pending is not None:
             end = min(end, schedule.schedule.pending.scheduled_at)
         occurrences = occurrences_of(schedule, finder(self.schedules.store, namespace.tenant_id))

@@ -42,12 +42,15 @@ from duetime.domain.schedules import (
     retimed,
 )
 from duetime.domain.timers import SERVICE_CALLS, Timer, TimerContent, content_digest
+from duetime.domain.times import MILLISECOND
 from duetime.recurrence.spec import TimingSpec
 from duetime.recurrence.stored import occurrences_by, occurrences_of, timing_json, timing_of
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerRef
 
 _TRIES = 5
+_MAX_AT_ONCE = 100
+"""Each trigger has a millisecond of its own."""
 MAX_TIMING_BYTES = 4096
 """It is stored with each occurrence that is recorded, on databases that write whole rows."""
 
@@ -243,8 +246,12 @@ class Schedules:
         Returns the timer that is sent. Raises ``ScheduleNotFound``, ``ScheduleUnreadable`` and ``StoreRefused``.
         """
         schedule = self.readable(namespace, schedule_id, now=now)
-        (result,) = self.store.timers.put([triggered(schedule, now=now)], mode=PutMode.CREATE, now=now)
-        return self._stored(result.timer, schedule_id, is_new=True).timer
+        for number in range(_MAX_AT_ONCE):
+            timer = triggered(schedule, now=now + number * MILLISECOND)
+            (result,) = self.store.timers.put([timer], mode=PutMode.CREATE, now=now)
+            if result.status in (PutStatus.CREATED, PutStatus.REFUSED):
+                return self._stored(result.timer, schedule_id, is_new=True).timer
+        raise StoreUnavailable("the schedule is being triggered all the time")
 
     def past(self, schedule: Timer, *, limit: int) -> list[OccurrenceRecord]:
         """Return the last lines of the history, the latest first."""

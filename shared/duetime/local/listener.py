@@ -111,6 +111,8 @@ def describe(
             ("due", f"{callback['executeAt']}, {late_ms} ms ago"),
             ("payload", json.dumps(callback["payload"], ensure_ascii=False)),
         ]
+        if isinstance(callback.get("ackUrl"), str):
+            rows.append(("ackUrl", callback["ackUrl"]))
     if signature is not None:
         rows.append(("signed", signature))
     rows += [("header", f"{name}: {value}") for name, value in headers if name not in _DULL_HEADERS]

@@ -140,6 +140,22 @@ def test_a_backfill_is_made_a_page_at_a_time_at_the_rate_of_the_whole(world: Wor
     assert world.api.call("POST", f"{PATH}/s1/backfill", other).faults.keys() == {"cursor"}
 
 
+@pytest.mark.parametrize("end", [{}, {"to": "2027-01-01T00:00:00Z"}], ids=["now", "later"])
+def test_what_comes_due_between_two_pages_is_not_backfilled(world: World, end: dict[str, str]) -> None:
+    created(world, cron=..., every="1h")
+    given = {"from": "2026-12-20T13:30:00Z", "limit": 1, **end}
+    page = backfill(world, **given)
+    world.clock.advance(3600)
+    assert world.api.call("PATCH", f"{PATH}/s1", {"window": "1s"}).json()["nextScheduledAt"][11:13] == "17"
+
+    assert backfill(world, **given, cursor=page["nextCursor"]) == {
+        "created": 1,
+        "skipped": 0,
+        "lastDueAt": "2026-12-20T15:30:01.000Z",
+        "nextCursor": None,
+    }
+
+
 def test_what_is_pending_or_to_come_is_not_backfilled(world: World) -> None:
     created(world, cron=..., every="1h")
     world.clock.advance(7200)  # 16:00 and 17:00 are pending: nobody fires here

@@ -139,7 +139,7 @@ def test_when_one_is_wrong_nothing_is_changed(apply: Any, cli: Cli, old: str, ne
 
     assert err[0].startswith(why)
     assert err[-1].startswith("duetime: error: ")
-    assert "nothing was changed" in err[-1]
+    assert f"the file has faults: {len(err) - 1}; nothing was changed" in err[-1]
     assert shown(cli, "weekly")["cron"] == ["@weekly"]
 
 

@@ -48,6 +48,12 @@ def test_a_callback_is_shown_with_its_lateness() -> None:
     ]
 
 
+def test_the_url_for_an_answer_is_shown() -> None:
+    assert shown(json.dumps(CALLBACK | {"ackUrl": "https://x.test/ack?a=1"}).encode())[5] == (
+        "ackUrl   https://x.test/ack?a=1"
+    )
+
+
 def test_a_callback_of_a_schedule_names_the_occurrence() -> None:
     callback = callback_for(make_schedule(make_namespace("default"), "daily"), key=1, fired_at=NOW)
 

@@ -13,6 +13,7 @@ from duetime.api.schedules.requests import BackfillBody
 from duetime.api.schedules.responses import BackfillResponse, CancelBackfillResponse
 from duetime.app.backfill import BackfillRange
 from duetime.domain.principals import Role
+from duetime.domain.times import MAX_INSTANT
 
 
 def backfill_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
@@ -25,7 +26,7 @@ def backfill_schedule(services: Services, request: Request, *, namespace: str, s
     page = services.backfills.backfill_page(
         space,
         schedule_id,
-        BackfillRange(from_at=body.from_at, to_at=body.to_at or now, per_second=body.rate_limit),
+        BackfillRange(from_at=body.from_at, to_at=body.to_at or MAX_INSTANT, per_second=body.rate_limit),
         cursor=cursors.decode(body.cursor),
         limit=body.limit,
         now=now,

@@ -104,7 +104,7 @@ def _planned(
     for fault in faults:
         click.echo(printable(fault), err=True)
     if faults:
-        raise click.UsageError(f"{len(faults)} in the file are wrong; nothing was changed")
+        raise click.UsageError(f"the file has faults: {len(faults)}; nothing was changed")
     return steps
 
 
