@@ -150,19 +150,32 @@ test: $(VENV)/.dev-installed $(TOOLS) ## Run the test suite, 4 tests at a time (
 test-unit: $(VENV)/.dev-installed ## Run the unit tests alone, which take a minute (PYTHON=, VENV=)
 	$(BIN)/python -m pytest --numprocesses $(UNIT_WORKERS) --dist worksteal tests/unit
 
+# The same on each other Python that is here: pyenv's, or the PATH's.
+.PHONY: test-pythons
+test-pythons: $(VENV)/.dev-installed ## Run the unit tests on each other Python of this machine
+	own=$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	for version in 3.11 3.12 3.13; do \
+	  for python in "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$version.*/bin/python python$$version; do \
+	    if [ $$version != "$$own" ] && "$$python" -c '' 2>/dev/null; then \
+	      $(MAKE) test-unit PYTHON="$$python" VENV=.venv-python$$version || exit 1; \
+	      break; \
+	    fi; \
+	  done; \
+	done
+
 .PHONY: test-slow
 test-slow: $(VENV)/.dev-installed $(TOOLS) ## Run the tests that take minutes: crashes, the deployed stack
-	eval "$$(scripts/test_databases.sh)"; $(BIN)/python -m pytest -m slow $(PARALLEL_FILES) $(SLOW_DIRECTORIES)
+	eval "$$(scripts/test_databases.sh --quick)"; $(BIN)/python -m pytest -m slow $(PARALLEL_FILES) $(SLOW_DIRECTORIES)
 
 # Where no server is to be had the skipped tests say so.
 .PHONY: test-databases
 test-databases: $(VENV)/.dev-installed $(TOOLS) ## Run the tests of stores on servers, which scripts/server.sh starts
-	eval "$$(scripts/test_databases.sh)"; $(BIN)/python -m pytest -m "server and not slow and not repeated" $(PARALLEL) \
+	eval "$$(scripts/test_databases.sh --quick)"; $(BIN)/python -m pytest -m "server and not slow and not repeated" $(PARALLEL) \
 	  $(SERVER_DIRECTORIES)
 
 .PHONY: test-repeated
 test-repeated: $(VENV)/.dev-installed $(TOOLS) ## Run on models, stand-ins and a second version what others show too
-	eval "$$(scripts/test_databases.sh cassandra mariadb114)"; $(BIN)/python -m pytest -m repeated $(PARALLEL) \
+	eval "$$(scripts/test_databases.sh --quick cassandra mariadb114)"; $(BIN)/python -m pytest -m repeated $(PARALLEL) \
 	  tests/contract tests/integration/cassandra
 
 # Playwright drives a Chromium of this machine, and is nothing that Duetime needs: an environment of its own, beside

@@ -121,13 +121,19 @@ def shared_server_store(name: str) -> SqlStore:
     return open_server_store(name)
 
 
+_initialised: set[str] = set()
+"""The servers where this test process's database has the schema."""
+
+
 def empty_database(name: str) -> str:
     """The URL of the process's database on the server ``name``, with the schema and without rows.
 
     To make its tables anew for each test would take a server most of the time.
     """
     store = shared_server_store(name)
-    store.initialise()
+    if name not in _initialised:
+        store.initialise()
+        _initialised.add(name)
     with store.database.engine.connect() as connection:
         for table in reversed(metadata.sorted_tables):
             if table is not schema_migrations:
@@ -138,4 +144,5 @@ def empty_database(name: str) -> str:
 
 def drop_tables(name: str) -> None:
     """Leave the process's database on the server ``name`` as it is before ``duetime init``."""
+    _initialised.discard(name)
     metadata.drop_all(shared_server_store(name).database.engine)

@@ -36,7 +36,7 @@ from duetime.stores.entities import EVENT, SERVICE_CALL, TIMER
 from duetime.stores.entity import Entity, Row
 from duetime.stores.time_source import TimeSource
 from duetime.testing.contract import Subject
-from tests.support.moto_transactions import cheap_transactions
+from tests.support.cheap_moto import cheap_moto
 
 REGION = "us-east-1"
 _NEVER = {"N": "inf"}
@@ -72,7 +72,7 @@ def _moto_client() -> Any:
 
 @contextmanager
 def moto_subject() -> Iterator[Subject]:
-    with mock_aws(), cheap_transactions():
+    with mock_aws(), cheap_moto():
         yield _subject(_moto_client(), "timers", batch_statements=False, is_thread_safe=False)
 
 

@@ -2,7 +2,7 @@
 
 `make test-databases` starts SecantusDB (scripts/servers/mongodb.sh), which speaks MongoDB's protocol over MongoDB's
 storage engine: transactions, unique and partial indexes and conflicts are real, its query planner is its own. Each
-store has a database of its own, which goes at the end.
+test process has a database of its own there, which stays: to make the indexes takes the server most of a test.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
@@ -25,6 +26,7 @@ from duetime.stores.core.store import CoreStore
 from duetime.stores.entities import ENTITIES, TIMER
 from duetime.stores.time_source import TimeSource
 from duetime.testing.contract import Subject
+from tests.support.databases import own_name
 
 URL_VARIABLE = "DUETIME_TEST_MONGODB_URL"
 _PATIENCE = "timeoutMS=60000"
@@ -91,9 +93,32 @@ def without_ttl(store: CoreStore) -> None:
                 collection.create_index(index["key"], name=name)
 
 
+@cache
+def _own_database(url: str) -> str:
+    """The name of this test process's database, made anew and with nothing that the server would remove by itself."""
+    name = own_name()
+    drop_database(url, name)
+    store = open_store_of(url, name)
+    store.initialise()
+    # The server removes what has expired by its own clock, which is not the tests'.
+    without_ttl(store)
+    store.close()
+    return name
+
+
+def empty_database(url: str) -> str:
+    """The name of this test process's database, with the indexes and without documents."""
+    name = _own_database(url)
+    client: MongoClient[Any] = MongoClient(url)
+    with client:
+        for table in {entity.table for entity in ENTITIES}:
+            client[name][table].delete_many({})
+    return name
+
+
 @contextmanager
 def mongodb_subject(url: str) -> Iterator[Subject]:
-    name = unique_database_name()
+    name = empty_database(url)
     stores = [open_store_of(url, name)]
     store = stores[0]
     database = database_of(store)
@@ -112,11 +137,7 @@ def mongodb_subject(url: str) -> Iterator[Subject]:
         assert database["service_calls"].update_one(found_by, change).matched_count == 1
 
     try:
-        store.initialise()
-        # The server removes what has expired by its own clock, which is not the tests'.
-        without_ttl(store)
         yield Subject(store=store, corrupt=corrupt, corrupt_call=corrupt_call, reopen=reopen)
     finally:
         for each in stores:
             each.close()
-        drop_database(url, name)

@@ -14,7 +14,7 @@ from duetime.stores.backends.mongodb.backend import MongoDbBackend
 from duetime.stores.backends.mongodb.database import Database
 from duetime.stores.core.store import CoreStore
 from duetime.stores.time_source import TimeSource
-from tests.support.mongodb import database_of, unique_database_name, without_ttl
+from tests.support.mongodb import empty_database
 
 
 class Commands(CommandListener):
@@ -46,7 +46,7 @@ def commands() -> Commands:
 def opened(
     url: str, commands: Commands, *, time_source: TimeSource = TimeSource.CALLER, **options: Any
 ) -> Iterator[CoreStore]:
-    """A store in a database of its own, initialised. ``options`` are the client's."""
+    """A store in the process's database, which is empty. ``options`` are the client's."""
     client: MongoClient[dict[str, Any]] = MongoClient(
         url,
         event_listeners=[commands],
@@ -55,14 +55,12 @@ def opened(
         readConcernLevel="majority",
         **options,
     )
-    store = CoreStore(MongoDbBackend(Database(client, unique_database_name(), time_source=time_source)))
+    store = CoreStore(MongoDbBackend(Database(client, empty_database(url), time_source=time_source)))
     try:
-        store.initialise()
-        without_ttl(store)
+        store.check()  # asks the server what it is, once
         commands.clear()
         yield store
     finally:
-        client.drop_database(database_of(store).name)
         store.close()
 
 

@@ -95,10 +95,15 @@ def test_an_empty_database_is_not_ready(mongodb_url: str) -> None:
 
 @pytest.mark.parametrize("operation", [CoreStore.initialise, CoreStore.check])
 def test_a_newer_schema_is_left_alone(store: CoreStore, operation: Callable[[CoreStore], None]) -> None:
-    database_of(store)["schema"].update_one({}, {"$set": {"schema_version": SCHEMA_VERSION + 1}})
+    def store_version(version: int) -> None:
+        database_of(store)["schema"].update_one({}, {"$set": {"schema_version": version}})
 
-    with pytest.raises(StoreNotReady, match=rf"schema version {SCHEMA_VERSION + 1}, which is newer"):
-        operation(store)
+    store_version(SCHEMA_VERSION + 1)
+    try:
+        with pytest.raises(StoreNotReady, match=rf"schema version {SCHEMA_VERSION + 1}, which is newer"):
+            operation(store)
+    finally:
+        store_version(SCHEMA_VERSION)
 
 
 def test_a_missing_index_is_not_ready_and_made_again(store: CoreStore) -> None:
