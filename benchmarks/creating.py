@@ -1,25 +1,30 @@
 """How fast timers are accepted over HTTP: batches of 500, or single ones, on kept-alive connections, on SQLite.
 
-    python -m benchmarks.creating [--timers 100000] [--connections 2] [--single]
+    python -m benchmarks.creating [--timers 100000] [--connections 2] [--single] [--other CHECKOUT]
 
 Compared with the store alone taking the same batches in the same run: the ratio is the price of HTTP and validation.
+With ``--other`` compared with the server of another checkout instead, in turns: the CPU time of each says what the
+rate cannot on a machine that does other work, too.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
 from benchmarks.firing import store_pending
-from benchmarks.service import Client, Service, running
+from benchmarks.service import ROOT, Client, Service, running
 
 _BATCH = 500
+_ROUNDS = 5
 
 
 def bodies(number: int, *, is_single: bool) -> list[bytes]:
@@ -59,12 +64,38 @@ def over_http(service: Service, number: int, connections: int, *, is_single: boo
     return number / (time.perf_counter() - began)
 
 
+def cpu_us(service: Service, number: int, connections: int, *, is_single: bool) -> float:
+    """CPU time of the server per timer, in microseconds."""
+    before = service.cpu_seconds()
+    over_http(service, number, connections, is_single=is_single)
+    return (service.cpu_seconds() - before) / number * 1e6
+
+
+def in_turns(other: Path, folder: Path, number: int, connections: int, *, is_single: bool) -> None:
+    with ExitStack() as servers:
+        services = [
+            servers.enter_context(running(f"sqlite:///{folder / str(place)}.db", root=root))
+            for place, root in enumerate((ROOT, other.resolve()))
+        ]
+        rounds = [
+            [cpu_us(service, number // _ROUNDS, connections, is_single=is_single) for service in services]
+            for _ in range(_ROUNDS)
+        ]
+    own, others = map(statistics.median, zip(*rounds, strict=True))
+    print(f"create: {own:.0f} us of server CPU each, the other {others:.0f} us: ratio {own / others:.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--timers", type=int, default=100_000)
     parser.add_argument("--connections", type=int, default=2)
     parser.add_argument("--single", action="store_true", help="one timer a request; 8 connections are a fair load")
+    parser.add_argument("--other", type=Path, metavar="CHECKOUT")
     given = parser.parse_args()
+    if given.other is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            in_turns(given.other, Path(folder), given.timers, given.connections, is_single=given.single)
+        return
     with tempfile.TemporaryDirectory() as folder:
         with running(f"sqlite:///{Path(folder) / 'http.db'}") as service:
             cpu = service.cpu_seconds()

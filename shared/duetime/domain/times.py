@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from math import inf
 
 MIN_INSTANT = datetime(1970, 1, 1, tzinfo=UTC)
@@ -82,6 +83,12 @@ def check_range(instant: datetime) -> datetime:
 
 def format_instant(instant: datetime) -> str:
     """Fixed width, UTC, milliseconds: ``2026-12-20T15:30:00.000Z``. Sorts as text in time order."""
+    return _text_of(instant)
+
+
+@lru_cache(maxsize=4096)
+def _text_of(instant: datetime) -> str:
+    """Return what is asked for again and again: by a response for its times, by a burst for its instant."""
     return instant.isoformat(timespec="milliseconds")[:23] + "Z"
 
 

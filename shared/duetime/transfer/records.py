@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import date, datetime
 from enum import StrEnum
-from functools import cache, lru_cache
+from functools import cache
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
@@ -103,9 +103,6 @@ def as_line(values: dict[str, Any]) -> bytes:
     return _encode_json(values).encode()
 
 
-_instant = lru_cache(maxsize=4096)(format_instant)
-
-
 def _fields_of(value: Any) -> dict[str, Any]:
     return {
         name: given
@@ -126,7 +123,7 @@ def _layout(cls: type) -> list[tuple[Callable[[Any], Any], str, Any]]:
 
 def _as_json(value: Any) -> Any:
     if isinstance(value, datetime):
-        return _instant(value)
+        return format_instant(value)
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, frozenset):
