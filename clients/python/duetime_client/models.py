@@ -87,12 +87,14 @@ class Role(OpenEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """The last failed attempt. ``status`` is of the receiver's answer, if there was one."""
+    """The last failed attempt. ``status`` is of the receiver's answer, if there was one. ``escalation_id`` is the id
+    of the timer that tells ``RetryPolicy.escalate_url`` of it."""
 
     reason: FailureReason
     message: str
     status: int | None
     at: datetime
+    escalation_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

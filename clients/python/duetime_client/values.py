@@ -60,7 +60,8 @@ class RawJson:
 class RetryPolicy:
     """How often, how long and how far apart. What is None is as the API has it by default.
 
-    ``max_attempts`` counts the first try.
+    ``max_attempts`` counts the first try. ``escalate_url`` is called when a timer, or an occurrence of a schedule,
+    has failed; policies of service calls and namespaces have none.
     """
 
     max_attempts: int | None = None
@@ -68,6 +69,7 @@ class RetryPolicy:
     initial_interval: timedelta | None = None
     backoff_multiplier: float | None = None
     max_interval: timedelta | None = None
+    escalate_url: str | None = None
 
 
 Encoder = Callable[[str, Any], Any]

@@ -12,6 +12,7 @@ from duetime.domain.attempts import AttemptRecord
 from duetime.domain.call_templates import readable_template, template_json
 from duetime.domain.principals import Principal, Role
 from duetime.domain.redaction import RedactionRules, redact_body, redact_members, shown_url, shown_value
+from duetime.domain.retry import DEFAULT_RETRY_POLICY, policy_in_force
 from duetime.domain.service_calls import RequestSpec, ServiceCall
 from duetime.domain.timers import Timer
 
@@ -30,6 +31,7 @@ def shown_timer(timer: Timer, principal: Principal | None, rules: RedactionRules
         callback_url=shown_url(content.callback_url, rules),
         headers_json=_headers(content.headers_json, rules),
         payload_json=_body(content.payload_json, "application/json", rules),
+        retry_policy_json=_policy(content.retry_policy_json, rules),
     )
     return replace(timer, content=shown)
 
@@ -69,6 +71,13 @@ def _headers(headers_json: str | None, rules: RedactionRules) -> str | None:
     if headers_json is None:
         return None
     return _encode({name: shown_value(name, value, rules) for name, value in json.loads(headers_json).items()})
+
+
+def _policy(policy_json: str | None, rules: RedactionRules) -> str | None:
+    url = policy_in_force(policy_json, DEFAULT_RETRY_POLICY).escalate_url
+    if policy_json is None or url is None:
+        return policy_json
+    return _encode(json.loads(policy_json) | {"escalateUrl": shown_url(url, rules)})
 
 
 def _body(body_json: str | None, content_type: str, rules: RedactionRules) -> str | None:

@@ -21,7 +21,7 @@ from duetime.cli.remote import (
     path,
 )
 from duetime.cli.tables import show_item, show_items, show_moved
-from duetime.cli.timers import TIMER_CLEARABLE, content_options
+from duetime.cli.timers import TIMER_CLEARABLE, content_options, escalate_option
 from duetime.cli.values import Duration, Instant, Json, dry_run_option, options
 from duetime.domain.times import format_instant
 
@@ -157,6 +157,7 @@ def _body(given: dict[str, Any]) -> dict[str, Any]:
 @_policy_options
 @_paused_option
 @content_options
+@escalate_option
 @json_option
 @on_server("createSchedule")
 def create(*, remote: Remote, namespace: str, new_id: str | None, as_json: bool, **given: Any) -> None:
@@ -179,6 +180,7 @@ def create(*, remote: Remote, namespace: str, new_id: str | None, as_json: bool,
 @_policy_options
 @_paused_option
 @content_options
+@escalate_option
 @click.option("--dry-run", is_flag=True, help="Show what would be stored; store nothing.")
 @if_revision_option
 @json_option

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import IO, Any
+from functools import wraps
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -27,9 +29,15 @@ from duetime.cli.values import (
     dry_run_option,
     headers_option,
     options,
+    parsed,
     tags_option,
     timer_filter_options,
 )
+
+if TYPE_CHECKING:
+    from duetime_client import RawJson
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 TIMER_CLEARABLE = ("payload", "headers", "tags", "retry-policy", "timeout-seconds", "expire-after", "correlation-id")
 _COLUMNS = {
@@ -76,6 +84,26 @@ content_options = options(
 )
 
 
+def escalate_option(command: F) -> F:
+    """Add ``--escalate-url``, which is a part of the retry policy."""
+
+    @wraps(command)
+    def run(*, escalate_url: str | None, retry_policy: RawJson | None, **given: Any) -> Any:
+        from duetime_client import RawJson
+
+        if escalate_url is not None:
+            policy = {} if retry_policy is None else parsed(retry_policy)
+            if not isinstance(policy, dict):
+                raise click.UsageError("--retry-policy must be a JSON object")
+            retry_policy = RawJson(json.dumps(policy | {"escalateUrl": escalate_url}))
+        return command(retry_policy=retry_policy, **given)
+
+    option = click.option(
+        "--escalate-url", metavar="URL", help="Called when it has failed: a part of --retry-policy."
+    )
+    return option(run)  # type: ignore[return-value]
+
+
 @click.group()
 def timers() -> None:
     """Create, list, change, cancel, remove and redrive timers.
@@ -93,6 +121,7 @@ def timers() -> None:
 @click.option("--id", "timer_id", metavar="ID", help="Id, unique in the namespace.  [default: a new one]")
 @_due_options
 @content_options
+@escalate_option
 @json_option
 @on_server("createTimer")
 def create(*, remote: Remote, namespace: str, timer_id: str | None, as_json: bool, **given: Any) -> None:
@@ -113,6 +142,7 @@ def create(*, remote: Remote, namespace: str, timer_id: str | None, as_json: boo
 @click.argument("callback_url", metavar="URL")
 @_due_options
 @content_options
+@escalate_option
 @if_revision_option
 @json_option
 @on_server("putTimer")

@@ -5,7 +5,7 @@ import { field, headers, lines, number, rawJson, text } from "./forms.js";
 import { rawMember } from "./json.js";
 import { headerTable, textBox } from "./messages.js";
 import { when } from "./times.js";
-import { code, copier, retryWords, section, tags } from "./ui.js";
+import { code, copier, link, place, retryWords, section, tags } from "./ui.js";
 
 /**
  * What timers and schedules send, and how. In any list: `name` is the API's; `read(form, name)` is what was written, as
@@ -75,7 +75,7 @@ function shown(options) {
 }
 
 export function callbackFacts(data) {
-  return [...listedFacts(CALLBACK, data), ["Retries", data.retryPolicy && retryWords(data.retryPolicy)]];
+  return [...listedFacts(CALLBACK, data), ["Retries", data.retryPolicy && retryWords(data.retryPolicy)], ["Escalates to", data.retryPolicy?.escalateUrl]];
 }
 
 /** Of the service call that a schedule submits. */
@@ -95,8 +95,9 @@ export function callWords({ name, request }) {
   return `submits "${name}": ${request.method} ${request.url}`;
 }
 
-export function failureFact(failure) {
-  return failure && [`${failure.reason}: ${failure.message}`, h("div", null, when(failure.at))];
+export function failureFact(failure, namespace) {
+  const escalation = failure?.escalationId && h("div", null, link(place("timers", namespace, "timer", failure.escalationId), "its escalation"));
+  return failure && [`${failure.reason}: ${failure.message}`, h("div", null, when(failure.at)), escalation];
 }
 
 /** What is submitted. */

@@ -197,18 +197,22 @@ const POLICY = [
   ["maxAttemptsDuration", "For at most", text],
 ];
 
-export function policyFields(hint, given, { within = "" } = {}) {
+const ESCALATION = ["escalateUrl", "Escalate to", text];
+
+/** `escalates`: of a timer or a schedule, whose failure may be told to another URL. */
+export function policyFields(hint, given, { within = "", escalates = false } = {}) {
   return h(
     "details",
     { class: "fold" },
     h("summary", null, "Retries"),
     h("p", { class: "hint" }, hint),
-    h("div", { class: "fields" }, POLICY.map(([name, label]) => field(`${within}retryPolicy.${name}`, label, { value: given?.[name] }))),
+    h("div", { class: "fields" }, [...POLICY, ...(escalates ? [ESCALATION] : [])].map(([name, label]) => field(`${within}retryPolicy.${name}`, label, { value: given?.[name] }))),
   );
 }
 
 export function policy(form, { within = "" } = {}) {
-  const found = POLICY.map(([name, , read]) => [name, read(form, `${within}retryPolicy.${name}`)]).filter(([, value]) => value !== undefined);
+  const present = [...POLICY, ESCALATION].filter(([name]) => form.elements[`${within}retryPolicy.${name}`]);
+  const found = present.map(([name, , read]) => [name, read(form, `${within}retryPolicy.${name}`)]).filter(([, value]) => value !== undefined);
   return found.length ? Object.fromEntries(found) : undefined;
 }
 

@@ -95,7 +95,7 @@ function allFacts(schedule) {
     ["Next", isActive && when(schedule.nextScheduledAt)],
     ["Delayed to", isActive && isDelayed && when(schedule.nextDueAt, { milliseconds: true })],
     ["Last fired", schedule.firedAt && when(schedule.firedAt, { milliseconds: true })],
-    ["Last failure", failureFact(schedule.failure)],
+    ["Last failure", failureFact(schedule.failure, schedule.namespace)],
     ["Firings", schedule.firings],
     ...scheduleFacts(schedule),
     ...callbackFacts(schedule),

@@ -88,7 +88,7 @@ function scheduleForm(page, { given, ...more }) {
     what: h("div", { class: "fields" }, field("callbackUrl", "Callback URL", { type: "url", wide: true, placeholder: "https://", hint: "gets a POST at each occurrence", value: given?.data.callbackUrl ?? "" })),
     how: [
       fold("What is sent", listedFields(CALLBACK, given)),
-      forms.policyFields("The policy of the namespace applies when all fields are empty. Intervals: 30s, 5m, 1h30m.", given?.data.retryPolicy),
+      forms.policyFields("The policy of the namespace applies when all fields are empty. Intervals: 30s, 5m, 1h30m.", given?.data.retryPolicy, { escalates: true }),
     ],
   };
   const ofCall = {

@@ -81,7 +81,7 @@ function timerFacts(timer) {
     ["Fired", timer.firedAt && when(timer.firedAt, { milliseconds: true })],
     [timer.state === "Waiting" ? "Answer by" : "Next attempt", timer.nextAttemptAt && timer.nextAttemptAt !== timer.executeAt && when(timer.nextAttemptAt, { milliseconds: true })],
     ["Attempts", timer.attempts],
-    ["Last failure", failureFact(timer.failure)],
+    ["Last failure", failureFact(timer.failure, timer.namespace)],
     ...callbackFacts(timer),
     ["Id", [code(timer.id), copier(timer.id, "id")]],
     ["Created", when(timer.createdAt)],

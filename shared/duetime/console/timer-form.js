@@ -26,7 +26,7 @@ export function timerForm(page, { namespace }) {
       ),
       forms.dueFields("executeAt", { local: localFields(page) }),
       h("div", { class: "fields" }, listedFields(CALLBACK)),
-      forms.policyFields("The policy of the namespace applies when all fields are empty. Intervals: 30s, 5m, 1h30m."),
+      forms.policyFields("The policy of the namespace applies when all fields are empty. Intervals: 30s, 5m, 1h30m.", undefined, { escalates: true }),
     ],
     submit: async (form) => {
       const body = read(form, ids);

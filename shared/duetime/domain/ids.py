@@ -84,6 +84,23 @@ def occurrence_firing_id(namespace: str, schedule_id: str, scheduled_at: datetim
     return str(uuid5(schedule, str(to_milliseconds(scheduled_at))))
 
 
+_ESCALATION = re.compile(r"escalation:([0-9a-f]{8}):[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def escalation_timer_id(shard_hash: int, event_id: UUID) -> str:
+    """Return the id of the timer that escalates a failure, which is on the shard of what has failed.
+
+    ``event_id`` is that of the failure's event. Nobody who does not know it can make the id.
+    """
+    return f"escalation:{shard_hash:08x}:{event_id}"
+
+
+def escalation_shard_hash(timer_id: str) -> int | None:
+    """Return what the shard of an escalation is computed from; None for any other timer."""
+    match = _ESCALATION.fullmatch(timer_id)
+    return None if match is None else int(match[1], 16)
+
+
 def check_schedule_id(namespace: str, schedule_id: str) -> str:
     """``schedule_id``, or ``ValueError`` when it cannot name a schedule of ``namespace``."""
     if len(schedule_id) > MAX_SCHEDULE_ID_CHARACTERS:

@@ -60,12 +60,21 @@ class Outcome:
     """What the response asks of the schedule."""
     call_id: str | None = None
     """The service call that was submitted."""
+    escalation: Timer | None = None
+    """The timer that escalates the failure, which is stored in the same transaction."""
     schedule: ScheduleOutcome | None = None
 
     @property
     def of_attempt(self) -> Outcome:
         """Return what came of the attempt: of a schedule not where it stands now, but how its occurrence ended."""
         return self if self.schedule is None or self.schedule.made_of is None else self.schedule.made_of
+
+    @property
+    def beside(self) -> Timer | None:
+        """Return the timer that is stored in the same transaction."""
+        if self.schedule is not None and self.schedule.detached is not None:
+            return self.schedule.detached
+        return self.of_attempt.escalation
 
     @property
     def is_of_attempt(self) -> bool:

@@ -1,4 +1,4 @@
-"""The retry policy: how often, how long and how far apart."""
+"""The retry policy: how often, how long and how far apart, and who is told in the end."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ _JITTER = 0.25
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
     """``max_attempts`` counts the first try. ``max_attempts_duration_seconds`` is measured from the first attempt, or
-    from a later redrive: an outage of ours costs no attempts."""
+    from a later redrive: an outage of ours costs no attempts. ``escalate_url`` is called when the timer has failed
+    (``domain.escalations``)."""
 
     max_attempts: int = 10
     max_attempts_duration_seconds: float | None = 86_400.0
     initial_interval_seconds: float = 2.0
     backoff_multiplier: float = 2.0
     max_interval_seconds: float = 3600.0
+    escalate_url: str | None = None
 
     def interval_seconds(self, attempts: int) -> float:
         """The wait after ``attempts`` failed attempts, before jitter. Never overflows."""
@@ -105,6 +107,10 @@ def _parsed(value: Mapping[str, Any], default: RetryPolicy, *, ignores_unknown: 
                 if isinstance(given, bool) or not isinstance(given, int | float) or not 1 <= given <= 100:
                     raise ValueError("must be a number from 1 to 100")
                 fields["backoff_multiplier"] = float(given)
+            elif name == "escalateUrl":
+                if given is not None and not isinstance(given, str):
+                    raise ValueError("must be a URL")
+                fields["escalate_url"] = given
             elif not ignores_unknown:
                 raise ValueError("is not a field of a retry policy")
         except ValueError as error:

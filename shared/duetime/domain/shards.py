@@ -6,7 +6,7 @@ import zlib
 from dataclasses import dataclass
 from datetime import datetime
 
-from duetime.domain.ids import schedule_id_of, schedule_timer_id
+from duetime.domain.ids import escalation_shard_hash, schedule_id_of, schedule_timer_id
 
 MAX_SHARED_SHARDS = 4096
 """Shared namespaces use shards 0 to ``num_shards - 1``; dedicated ranges begin here."""
@@ -15,14 +15,22 @@ MAX_DEDICATED_SHARD = 1_000_000
 
 
 def shard_index(timer_id: str, num_shards: int) -> int:
-    """CRC-32 of the id's UTF-8 bytes, modulo ``num_shards`` (rule: durable-timer seed).
+    """``shard_hash`` modulo ``num_shards`` (rule: durable-timer seed)."""
+    return shard_hash(timer_id) % num_shards
 
-    The occurrences of a schedule are on its shard: what becomes of both is one write.
+
+def shard_hash(timer_id: str) -> int:
+    """Return the CRC-32 of the id's UTF-8 bytes.
+
+    The occurrences of a schedule are on its shard, and an escalation is on that of what has failed: what becomes of
+    both is one write.
     """
-    schedule_id = schedule_id_of(timer_id)
+    schedule_id, of_failed = schedule_id_of(timer_id), escalation_shard_hash(timer_id)
+    if of_failed is not None:
+        return of_failed
     if schedule_id is not None:
         timer_id = schedule_timer_id(schedule_id)
-    return zlib.crc32(timer_id.encode()) % num_shards
+    return zlib.crc32(timer_id.encode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,12 +68,14 @@ class FailureReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The last failed attempt. ``message`` never holds secrets or header values."""
+    """The last failed attempt. ``message`` never holds secrets or header values. ``escalation_id`` is the id of the
+    timer that escalates it."""
 
     reason: FailureReason
     message: str
     at: datetime
     status: int | None = None
+    escalation_id: str | None = None
 
 
 class Unset(Enum):

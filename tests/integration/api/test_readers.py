@@ -75,11 +75,14 @@ def test_the_service_call_of_a_schedule(tenant: Tenant) -> None:
 def test_a_timer(tenant: Tenant) -> None:
     api = tenant.api(Role.WRITER)
     given = {"delay": "1h", "callbackUrl": URL, "headers": HEADERS, "payload": BODY, "tags": ["it"]}
+    given["retryPolicy"] = {"escalateUrl": URL}
     written = api.put("secret", given).json()
     reader, writer = both(tenant, f"{api.timers}/secret")
     assert writer == written
     assert (writer["callbackUrl"], writer["headers"], writer["payload"]) == (URL, HEADERS, BODY)
-    assert reader == writer | {"callbackUrl": SHOWN_URL, "headers": SHOWN_HEADERS, "payload": SHOWN_BODY}
+    shown = {"callbackUrl": SHOWN_URL, "headers": SHOWN_HEADERS, "payload": SHOWN_BODY}
+    policy = writer["retryPolicy"] | {"escalateUrl": SHOWN_URL}
+    assert reader == writer | shown | {"retryPolicy": policy}
 
     reader_list, writer_list = both(tenant, api.timers, tag="it")
     assert (reader_list["items"], writer_list["items"]) == ([reader], [writer])

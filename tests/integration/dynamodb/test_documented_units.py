@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from duetime.domain.escalations import escalated
 from duetime.domain.namespaces import Namespace
 from duetime.stores.core.store import CoreStore
 from duetime.testing.contract.builders import failed, fired, make_timers, parked, retried, seconds, waiting
@@ -68,6 +69,16 @@ def test_write_units_of_occurrences(
     record(proxied, [after(outcome(schedule)) for schedule in schedules])
 
     assert sum(service.units.values()) == BATCH * (2 + units)
+
+
+def test_write_units_of_escalations(proxied: CoreStore, single: Namespace, service: DocumentedService) -> None:
+    fields = FIELDS | {"retry_policy_json": '{"escalateUrl": "https://alerts.example.com/"}'}
+    timers = create(proxied, *make_timers(single, BATCH, **fields))
+    service.units.clear()
+
+    record(proxied, [escalated(logged(failed(timer), status=400)) for timer in timers])
+
+    assert sum(service.units.values()) == BATCH * 2 * (3 + 2)
 
 
 def test_an_outcome_that_is_too_late_costs_a_unit_and_a_lease_one_each_time(

@@ -170,4 +170,11 @@ def test_what_timers_and_service_calls_share_has_the_same_limits(document: dict[
     )
     shared = timer.keys() & call.keys()
     assert {"tags", "retryPolicy", "timeoutSeconds", "correlationId", "delay"} <= shared
-    assert {name: timer[name] for name in shared} == {name: call[name] for name in shared}
+    assert {name: timer[name] for name in shared - {"retryPolicy"}} == {
+        name: call[name] for name in shared - {"retryPolicy"}
+    }
+    of_timer, of_call = (
+        document["components"]["schemas"][model]["properties"] for model in ("TimerRetryPolicy", "RetryPolicy")
+    )
+    assert of_timer.keys() - of_call.keys() == {"escalateUrl"}
+    assert of_timer | of_call == of_timer

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -48,7 +48,7 @@ TIMER: dict[str, Any] = {
     "callback_url": CALLBACK_URL,
     "payload": {"n": 1},
     "headers": {"x-a": "b"},
-    "retry_policy": POLICY,
+    "retry_policy": replace(POLICY, escalate_url=CALLBACK_URL),
     "timeout": timedelta(seconds=7),
     "expire_after": HOUR,
     "correlation_id": "c",
@@ -357,6 +357,7 @@ OWN_NAMES: dict[str, type[Any]] = {
     "EventResponse": names.CallEvent,
     "ReceivedResponse": names.ReceivedResponse,
     "SecretResponse": names.SigningSecret,
+    "TimerRetryPolicyResponse": names.RetryPolicy,
     "TriggerResponse": names.Triggered,
 }
 """Schemas whose Python class has another name. The others lose their ``Response``, if they have one."""
@@ -374,7 +375,9 @@ MEMBERS: dict[str, set[str]] = {
 }
 """What is read one by one."""
 ENUMS = {schema: python for schema, python in NAMED.items() if "enum" in SCHEMAS[schema] and python}
-SENT = {"CallRequest", "RetryPolicy"}
+SENT = {"CallRequest", "RetryPolicy", "TimerRetryPolicy"}
+OF_TIMERS = {"RetryPolicyResponse": {"escalateUrl"}}
+"""Members of a model that the answer has of timers and schedules alone."""
 MODELS = {schema: python for schema, python in NAMED.items() if python and schema not in {*ENUMS, *MEMBERS, *SENT}}
 
 
@@ -477,7 +480,9 @@ def test_every_answer_has_a_model() -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_has_all_members_of_its_answer(name: str) -> None:
-    assert {json_name(each) for each in fields(MODELS[name])} == set(SCHEMAS[name]["properties"])
+    assert {json_name(each) for each in fields(MODELS[name])} - OF_TIMERS.get(name, set()) == set(
+        SCHEMAS[name]["properties"]
+    )
 
 
 @pytest.mark.parametrize("name", ENUMS)

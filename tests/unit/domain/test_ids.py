@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duetime.domain import ids
 from duetime.domain.ids import UUID7_RANDOM_BITS, check_namespace, check_timer_id, sort_key, timer_uuid, uuid7_at
 from duetime.domain.namespaces import Namespace
-from duetime.domain.shards import MAX_SHARED_SHARDS, ShardMap, shard_index
+from duetime.domain.shards import MAX_SHARED_SHARDS, ShardMap, shard_hash, shard_index
 from duetime.domain.times import to_milliseconds
 from tests.support.clock import NOW as START
 
@@ -66,6 +67,15 @@ def test_the_uuid_is_stable_and_of_namespace_and_id() -> None:
     # `printf ns:t | md5sum`
     assert timer_uuid("ns", "t") == timer_uuid("ns", "t") == UUID("9da6402244260f9fe972d8d014d7e272")
     assert timer_uuid("ns", "t") != timer_uuid("ns2", "t")
+
+
+@given(st.text(min_size=1), st.integers(1, 4096))
+def test_an_escalation_is_on_the_shard_of_what_has_failed(timer_id: str, num_shards: int) -> None:
+    for failed in (timer_id, ids.schedule_timer_id(timer_id), ids.occurrence_timer_id(timer_id, START)):
+        failed = failed.encode(errors="replace").decode()
+        escalation_id = ids.escalation_timer_id(shard_hash(failed), UUID(int=len(timer_id)))
+        assert ids.check_timer_id("n", escalation_id) == escalation_id
+        assert shard_index(escalation_id, num_shards) == shard_index(failed, num_shards)
 
 
 def test_the_shard_map_lists_shared_and_dedicated_shards() -> None:

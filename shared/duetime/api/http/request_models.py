@@ -73,28 +73,48 @@ def headers_schema(description: str) -> dict[str, Any]:
     }
 
 
-_RETRY_POLICY_SCHEMA: Final[dict[str, Any]] = {
-    COMPONENT: "RetryPolicy",
-    "description": "When failed attempts are repeated. What is omitted has its default.",
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "maxAttempts": {
-            "type": "integer",
-            "minimum": 1,
-            "maximum": MAX_ATTEMPTS,
-            "description": "the most attempts, the first one included; when it is omitted,"
-            f" {DEFAULT_RETRY_POLICY.max_attempts} for a timer, {ONE_ATTEMPT.max_attempts} for a service call",
+def _retry_policy_schema(component: str, description: str, properties: dict[str, Any]) -> dict[str, Any]:
+    """``properties`` are those that the policy has beside the common ones."""
+    attempts: dict[str, Any] = {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": MAX_ATTEMPTS,
+        "description": "the most attempts, the first one included; when it is omitted,"
+        f" {DEFAULT_RETRY_POLICY.max_attempts} for a timer, {ONE_ATTEMPT.max_attempts} for a service call",
+    }
+    return {
+        COMPONENT: component,
+        "description": f"{description}. What is omitted has its default.",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "maxAttempts": attempts,
+            "maxAttemptsDuration": duration_schema()
+            | {"default": "24h", "description": "from the first attempt, or a later redrive"},
+            "initialInterval": duration_schema(least_seconds=MIN_INTERVAL_SECONDS)
+            | {"default": "2s", "description": "at least 100ms"},
+            "backoffMultiplier": {"type": "number", "minimum": 1, "maximum": 100, "default": 2},
+            "maxInterval": duration_schema(least_seconds=MIN_INTERVAL_SECONDS)
+            | {"default": "1h", "description": "at least 100ms"},
+            **properties,
         },
-        "maxAttemptsDuration": duration_schema()
-        | {"default": "24h", "description": "from the first attempt, or a later redrive"},
-        "initialInterval": duration_schema(least_seconds=MIN_INTERVAL_SECONDS)
-        | {"default": "2s", "description": "at least 100ms"},
-        "backoffMultiplier": {"type": "number", "minimum": 1, "maximum": 100, "default": 2},
-        "maxInterval": duration_schema(least_seconds=MIN_INTERVAL_SECONDS)
-        | {"default": "1h", "description": "at least 100ms"},
+    }
+
+
+_RETRY_POLICY_SCHEMA: Final = _retry_policy_schema("RetryPolicy", "When failed attempts are repeated", {})
+_TIMER_RETRY_POLICY_SCHEMA: Final = _retry_policy_schema(
+    "TimerRetryPolicy",
+    "When failed attempts are repeated, and who is told in the end",
+    {
+        "escalateUrl": _URL_SCHEMA
+        | {
+            "type": ["string", "null"],
+            "description": "called when the timer has failed, by a timer of its own, with the event of the failure"
+            " and the payload",
+            "examples": ["https://alerts.example.com/timers"],
+        }
     },
-}
+)
 
 
 def given(name: str) -> dict[str, Any]:
@@ -145,6 +165,9 @@ Duration = Annotated[float, PlainValidator(validators.duration_seconds), WithJso
 CallbackUrl = Annotated[str, AfterValidator(validators.callback_url), WithJsonSchema(_URL_SCHEMA)]
 RetryPolicy = Annotated[str, AfterValidator(validators.retry_policy), WithJsonSchema(_RETRY_POLICY_SCHEMA)]
 """JSON text."""
+TimerRetryPolicy = Annotated[
+    str, AfterValidator(validators.timer_retry_policy), WithJsonSchema(_TIMER_RETRY_POLICY_SCHEMA)
+]
 CorrelationId = Annotated[
     str,
     AfterValidator(validators.correlation_id),

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Annotated, Final, Generic, Self, TypeVar
+from typing import Annotated, Any, Final, Generic, Self, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw
@@ -50,6 +50,15 @@ class RetryPolicyResponse(ResponseModel):
     max_interval: str
 
 
+class TimerRetryPolicyResponse(RetryPolicyResponse):
+    """The retry policy of a timer or a schedule, whole. Durations are in whole units, e.g. 1h30m."""
+
+    escalate_url: Annotated[
+        str | None,
+        Meta(description="called when the timer has failed", examples=["https://alerts.example.com/timers"]),
+    ]
+
+
 class FailureResponse(ResponseModel):
     """The last failed attempt."""
 
@@ -57,6 +66,13 @@ class FailureResponse(ResponseModel):
     message: str
     status: Annotated[int | None, Meta(description="the HTTP status of the receiver's response, if there was one")]
     at: Instant
+    escalation_id: Annotated[
+        str | None,
+        Meta(
+            description="the timer that tells the retry policy's escalateUrl of it, if there is one",
+            examples=["escalation:5f3759df:8f3c6a0e-2b1d-5c4e-9a7f-0d6b8e2c4f1a"],
+        ),
+    ]
 
 
 class Page(ResponseModel, Generic[ItemT]):
@@ -68,14 +84,23 @@ class Page(ResponseModel, Generic[ItemT]):
 
 @lru_cache(maxsize=1024)
 def retry_policy_response(policy: RetryPolicy) -> RetryPolicyResponse:
+    return RetryPolicyResponse(**_retries(policy))
+
+
+@lru_cache(maxsize=1024)
+def timer_retry_policy_response(policy: RetryPolicy) -> TimerRetryPolicyResponse:
+    return TimerRetryPolicyResponse(**_retries(policy), escalate_url=policy.escalate_url)
+
+
+def _retries(policy: RetryPolicy) -> dict[str, Any]:
     duration, multiplier = policy.max_attempts_duration_seconds, policy.backoff_multiplier
-    return RetryPolicyResponse(
-        max_attempts=policy.max_attempts,
-        max_attempts_duration=None if duration is None else _duration(duration),
-        initial_interval=_duration(policy.initial_interval_seconds),
-        backoff_multiplier=int(multiplier) if multiplier.is_integer() else multiplier,
-        max_interval=_duration(policy.max_interval_seconds),
-    )
+    return {
+        "max_attempts": policy.max_attempts,
+        "max_attempts_duration": None if duration is None else _duration(duration),
+        "initial_interval": _duration(policy.initial_interval_seconds),
+        "backoff_multiplier": int(multiplier) if multiplier.is_integer() else multiplier,
+        "max_interval": _duration(policy.max_interval_seconds),
+    }
 
 
 def _duration(seconds: float) -> str:

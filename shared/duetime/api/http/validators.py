@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 from duetime.api.http.raw_json import decode_unique
 from duetime.delivery.egress import parse_destination
 from duetime.domain.api_keys import MAX_KEY_SECONDS
-from duetime.domain.retry import parse_retry_policy
+from duetime.domain.retry import RetryPolicy, parse_retry_policy
 from duetime.domain.secrets import MAX_OVERLAP_SECONDS
 from duetime.domain.times import parse_duration, parse_instant
 
@@ -152,22 +152,39 @@ def _header_problem(name: str, content: Any, seen: set[str], is_reserved: Callab
 
 
 def retry_policy(json_text: str) -> str:
-    if len(json_text) > MAX_RETRY_POLICY_TEXT:
-        raise ValueError(f"must have at most {MAX_RETRY_POLICY_TEXT} characters")
-    _check_retry_policy(json_text)
+    """A policy that only says when attempts are repeated."""
+    if _checked_retry_policy(json_text).escalate_url is not None:
+        raise at(".escalateUrl", "is for the policies of timers and schedules: events tell of other failures")
     return json_text
 
 
+def timer_retry_policy(json_text: str) -> str:
+    _checked_retry_policy(json_text)
+    return json_text
+
+
+def _checked_retry_policy(json_text: str) -> RetryPolicy:
+    if len(json_text) > MAX_RETRY_POLICY_TEXT:
+        raise ValueError(f"must have at most {MAX_RETRY_POLICY_TEXT} characters")
+    return _read_retry_policy(json_text)
+
+
 @lru_cache(maxsize=_CACHED_CHECKS)
-def _check_retry_policy(json_text: str) -> None:
+def _read_retry_policy(json_text: str) -> RetryPolicy:
     given = decode_unique(json_text)
     if not isinstance(given, dict):
         raise ValueError("must be an object")
     try:
-        parse_retry_policy(given)
+        policy = parse_retry_policy(given)
     except ValueError as error:
         name, message = error.args[0]
         raise at(f".{name}", message) from None
+    if policy.escalate_url is not None:
+        try:
+            callback_url(policy.escalate_url)
+        except ValueError as error:
+            raise at(".escalateUrl", str(error)) from None
+    return policy
 
 
 def correlation_id(value: str) -> str:

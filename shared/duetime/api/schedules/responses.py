@@ -14,10 +14,12 @@ from duetime.api.http.responses import (
     Page,
     ResponseModel,
     RetryPolicyResponse,
+    TimerRetryPolicyResponse,
     failure_response,
     instant,
     raw,
     retry_policy_response,
+    timer_retry_policy_response,
 )
 from duetime.api.service_calls.responses import CallRequestResponse, call_request_response
 from duetime.api.timers.responses import HEADERS_SCHEMA
@@ -181,7 +183,7 @@ class ScheduleResponse(ResponseModel):
     tags: tuple[str, ...]
     headers: Annotated[Raw, Meta(extra_json_schema=HEADERS_SCHEMA)]
     retry_policy: Annotated[
-        RetryPolicyResponse | None,
+        TimerRetryPolicyResponse | None,
         Meta(description="the one in force: its own, or else its namespace's; null with serviceCall"),
     ]
     payload: Annotated[Raw, Meta(description="the exact text that was given")]
@@ -240,7 +242,7 @@ def schedule_response(timer: Timer, namespace_policy: RetryPolicy) -> ScheduleRe
         retry_policy=(
             None
             if timer.submits_call
-            else retry_policy_response(policy_in_force(content.retry_policy_json, namespace_policy))
+            else timer_retry_policy_response(policy_in_force(content.retry_policy_json, namespace_policy))
         ),
         payload=raw(None if timer.submits_call else content.payload_json),
     )

@@ -14,6 +14,7 @@ from duetime.api.timers.requests import CallbackFields, RedriveBody, TimerBody, 
 from duetime.domain.errors import InvalidInput, PayloadTooLarge
 from duetime.domain.ids import check_timer_id
 from duetime.domain.namespaces import Namespace
+from duetime.domain.retry import read_retry_policy
 from duetime.domain.timers import (
     MAX_PAYLOAD_BYTES,
     Timer,
@@ -144,6 +145,10 @@ def check_callback(given: CallbackFields, context: ApiContext) -> None:
     """Refuse a callback that this deployment does not send, or whose response it cannot wait for."""
     if given.callback_url is not None:
         check_egress("callbackUrl", given.callback_url, context.egress)
+    if given.retry_policy_json is not None:
+        escalate_url = read_retry_policy(given.retry_policy_json).escalate_url
+        if escalate_url is not None:
+            check_egress("retryPolicy.escalateUrl", escalate_url, context.egress)
     if (given.callback_timeout_seconds or 0) > context.max_timeout_seconds:
         raise InvalidInput(
             "timeoutSeconds",

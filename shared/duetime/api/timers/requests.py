@@ -23,10 +23,10 @@ from duetime.api.http.request_models import (
     Instant,
     PageQuery,
     RequestModel,
-    RetryPolicy,
     Revision,
     Tag,
     Tags,
+    TimerRetryPolicy,
     all_of,
     any_case,
     at_most_one_of,
@@ -118,7 +118,7 @@ class CallbackFields(RequestModel):
     callback_url: CallbackUrl
     payload_json: Payload | None = None
     headers_json: Headers | None = None
-    retry_policy_json: RetryPolicy | None = None
+    retry_policy_json: TimerRetryPolicy | None = None
     callback_timeout_seconds: CallbackTimeout | None = Field(
         default=None,
         alias="timeoutSeconds",

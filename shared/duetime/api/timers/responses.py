@@ -13,11 +13,11 @@ from duetime.api.http.responses import (
     Instant,
     Page,
     ResponseModel,
-    RetryPolicyResponse,
+    TimerRetryPolicyResponse,
     failure_response,
     instant,
     raw,
-    retry_policy_response,
+    timer_retry_policy_response,
 )
 from duetime.domain.attempts import AttemptOutcome, AttemptRecord
 from duetime.domain.retry import RetryPolicy, policy_in_force
@@ -52,7 +52,7 @@ class TimerResponse(ResponseModel):
     tags: tuple[str, ...]
     headers: Annotated[Raw, Meta(extra_json_schema=HEADERS_SCHEMA)]
     retry_policy: Annotated[
-        RetryPolicyResponse, Meta(description="the one in force: its own, or else its namespace's")
+        TimerRetryPolicyResponse, Meta(description="the one in force: its own, or else its namespace's")
     ]
     payload: Annotated[Raw, Meta(description="the exact text that was given")]
 
@@ -81,7 +81,7 @@ def timer_response(timer: Timer, namespace_policy: RetryPolicy) -> TimerResponse
         correlation_id=content.correlation_id,
         tags=content.tags,
         headers=raw(content.headers_json),
-        retry_policy=retry_policy_response(policy_in_force(content.retry_policy_json, namespace_policy)),
+        retry_policy=timer_retry_policy_response(policy_in_force(content.retry_policy_json, namespace_policy)),
         payload=raw(content.payload_json),
     )
 

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from duetime.domain.escalations import escalated
 from duetime.domain.events import Event, ScheduleEvent, ScheduleEventType, failed_event, schedule_events
 from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
 from duetime.domain.timers import TimerState
@@ -123,6 +124,8 @@ class Recorder:
 
     def record(self, attempt: Attempt, outcome: Outcome) -> None:
         """``outcome`` is what ``attempt``, or the turn of its timer, has led to."""
+        if outcome.state is TimerState.FAILED:
+            outcome = escalated(outcome)
         self._add(_Item(attempt.delivery.to_record(attempt, outcome), attempt.lease, attempt))
 
     def park(self, attempt: Attempt) -> None:
@@ -224,9 +227,9 @@ class Recorder:
             self._stats.count_occurrences(() if outcome.schedule is None else outcome.schedule.occurrences)
 
     def _note_due(self, attempt: Attempt, outcome: Outcome) -> None:
-        detached = None if outcome.schedule is None else outcome.schedule.detached
+        beside = outcome.beside
         now, monotonic = self._clock.now(), self._clock.monotonic()
-        for at in (outcome.next_attempt_at, None if detached is None else detached.next_attempt_at):
+        for at in (outcome.next_attempt_at, None if beside is None else beside.next_attempt_at):
             if at is not None:
                 attempt.shard.note_due(at, now=now, monotonic=monotonic)
                 self._wake.set()
@@ -237,7 +240,7 @@ class Recorder:
         attempt, instead_of = refused.attempt, refused.instead_of
         if instead_of is None:
             end = unrecorded(refused.outcome.of_attempt, now=self._clock.now(), settings=self._settings)
-            end = attempt.delivery.to_record(attempt, end)
+            end = attempt.delivery.to_record(attempt, escalated(end))
             self._add(_Item(end, refused.lease, attempt, instead_of=refused.outcome))
             return
         self._deferrals.postpone(

@@ -86,18 +86,13 @@ class Recording:
     def _write(self, outcomes: Sequence[LeasedOutcome], now: datetime) -> list[RecordStatus]:
         guards = guards_of([each.fence for each in outcomes])
         outcome_writes = [_write_of(each.outcome, guard) for each, guard in zip(outcomes, guards, strict=True)]
-        if all(each.outcome.schedule is None for each in outcomes):
-            groups: dict[int, list[Write]] = {}
-            lines: list[Write] = []
-        else:
-            lines = _lines_of([each.outcome for each in outcomes], guards)
-            groups = {
-                at: writes.spelled_out(
-                    [writes.put(TIMER, encode_new(each.outcome.schedule.detached), is_new=True), outcome_writes[at]]
-                )
-                for at, each in enumerate(outcomes)
-                if each.outcome.schedule is not None and each.outcome.schedule.detached is not None
-            }
+        has_lines = any(each.outcome.schedule is not None for each in outcomes)
+        lines = _lines_of([each.outcome for each in outcomes], guards) if has_lines else []
+        groups = {
+            at: writes.spelled_out([writes.put(TIMER, encode_new(beside), is_new=True), outcome_writes[at]])
+            for at, each in enumerate(outcomes)
+            if (beside := each.outcome.beside) is not None
+        }
         single = [write for at, write in enumerate(outcome_writes) if at not in groups]
         try:
             statuses = iter(_statuses(self._backend.write([*lines, *single], now=now))[len(lines) :])

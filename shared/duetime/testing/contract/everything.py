@@ -23,6 +23,7 @@ MODULES = (
     "timers.lists",
     "timers.due",
     "timers.record",
+    "timers.escalations",
     "timers.races",
     "timers.unreadable",
     "timers.load",
