@@ -11,8 +11,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from duetime.app.calendars import finder
+from duetime.app.in_parts import BUDGET_SECONDS
+from duetime.app.revisions import Revisions
 from duetime.app.schedules import Schedules, refused
-from duetime.domain.errors import InvalidCursor
+from duetime.domain.clock import Clock
+from duetime.domain.errors import InvalidCursor, StoreUnavailable
+from duetime.domain.ids import schedule_timer_id
 from duetime.domain.namespaces import Namespace
 from duetime.domain.schedule_timers import backfilled
 from duetime.domain.schedules import Occurrence, Occurrences
@@ -23,6 +27,7 @@ from duetime.stores.port.timers import ChangeStatus, PutMode, PutResult, PutStat
 
 _AT_ONCE: Final = 25
 """How many are written together: the payload is in each."""
+_CANCELLED_AT_ONCE: Final = 100
 _STORED: Final = (PutStatus.CREATED, PutStatus.REPLACED)
 
 
@@ -170,6 +175,25 @@ class Backfills:
         else:
             cancelled = len(waiting)
         return CancelledPage(cancelled, skipped, page.next_cursor)
+
+    def delete_schedule(
+        self, namespace: Namespace, schedule_id: str, *, clock: Clock, wanted: Revisions | None = None
+    ) -> None:
+        """Remove a schedule as ``Schedules.delete`` does, and first what its backfills are still to send.
+
+        Raises as that does, and ``StoreUnavailable`` when it takes longer than a request may: another one goes on.
+        """
+        now, deadline = clock.now(), clock.monotonic() + BUDGET_SECONDS
+        self.schedules.revision_that_matches(namespace, schedule_timer_id(schedule_id), wanted, now=now)
+        cursor = None
+        while True:
+            page = self.cancel_page(namespace, schedule_id, cursor=cursor, limit=_CANCELLED_AT_ONCE, now=now)
+            if page.next_cursor is None:
+                break
+            if clock.monotonic() > deadline:
+                raise StoreUnavailable("not all that its backfills are to send is removed yet: delete it again")
+            cursor = page.next_cursor
+        self.schedules.delete(namespace, schedule_id, now=now, wanted=wanted)
 
 
 def _within(

@@ -151,18 +151,25 @@ class Schedules:
         Raises ``ScheduleNotFound``, ``RevisionMismatch`` and ``StoreRefused``.
         """
 
-        timer_id, revision = schedule_timer_id(schedule_id), None
+        timer_id = schedule_timer_id(schedule_id)
         for _ in range(_TRIES):  # whoever changes it in between, as each occurrence does, makes another try necessary
-            if wanted is not None:
-                current = self.store.timers.get(namespace, timer_id, now=now)
-                if current is None or not wanted.match_strongly(current.revision):
-                    raise _mismatch()
-                revision = current.revision
+            revision = self.revision_that_matches(namespace, timer_id, wanted, now=now)
             (result,) = self.store.timers.delete(namespace, [TimerRef(timer_id, revision)], now=now)
             if result.status is not ChangeStatus.REVISION_MISMATCH:
                 _or_raise(result, namespace, schedule_id)
                 return
         raise _changed_all_the_time()
+
+    def revision_that_matches(
+        self, namespace: Namespace, timer_id: str, wanted: Revisions | None, *, now: datetime
+    ) -> int | None:
+        """Return the stored revision of the schedule's timer; None: any will do. Raises ``RevisionMismatch``."""
+        if wanted is None:
+            return None
+        current = self.store.timers.get(namespace, timer_id, now=now)
+        if current is None or not wanted.match_strongly(current.revision):
+            raise _mismatch()
+        return current.revision
 
     def update(
         self,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from duetime.testing import in_memory
-from duetime_client import NewSchedule, RetryPolicy
+from duetime_client import NewSchedule, PreconditionFailed, RetryPolicy
 
 URL = "https://app.example.com/hook"
 HOUR = timedelta(hours=1)
@@ -56,3 +58,26 @@ def test_what_is_cancelled_is_not_sent() -> None:
 
         assert len(duetime.receiver.requests) == 4
         assert (waiting.cancelled, cancelled) == (5, waiting)
+
+
+def test_a_deleted_schedule_sends_nothing_more_of_its_backfills() -> None:
+    with in_memory() as duetime:
+        schedules = duetime.client.schedules
+        schedules.create("default", NewSchedule(callback_url=URL, every=HOUR), schedule_id="s")
+        schedules.create("default", NewSchedule(callback_url=URL, every=HOUR), schedule_id="other")
+        duetime.clock.advance(hours=150.5)
+        for name in ("s", "other"):
+            schedules.pause("default", name)
+            schedules.backfill("default", name, from_at=duetime.clock.now() - 149 * HOUR, rate_limit=1)
+        duetime.receiver.clear()
+        stale = schedules.get("default", "s").revision - 1
+
+        with pytest.raises(PreconditionFailed):
+            schedules.delete("default", "s", if_revision=stale)
+        assert schedules.cancel_backfill("default", "s", dry_run=True).cancelled > 100
+        schedules.delete("default", "s")
+        duetime.clock.advance(hours=1)
+
+        sent = [each.json()["scheduleId"] for each in duetime.receiver.requests]
+        assert sent.count("s") <= 1
+        assert sent.count("other") > 100

@@ -177,7 +177,10 @@ class AsyncSchedules:
         return ChangedSchedules(affected=affected, skipped=skipped, next_cursor=None)
 
     async def delete(self, namespace: str, schedule_id: str, *, if_revision: int | None = None) -> None:
-        """Remove a schedule and its history. An occurrence that is being retried, or in flight, goes on."""
+        """Remove a schedule, its history and what its backfills are still to send.
+
+        An occurrence that is being retried, or in flight, goes on.
+        """
         request = removing("deleteSchedule", _path(namespace, schedule_id), if_revision=if_revision)
         await self._transport.send(request)
 

@@ -87,9 +87,13 @@ def patch_schedule(services: Services, request: Request, *, namespace: str, sche
 
 
 def delete_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
-    """Remove a schedule and its history. An occurrence that is being retried, or in flight, goes on."""
+    """Remove a schedule, its history and what its backfills are still to send.
+
+    An occurrence that is being retried, or in flight, goes on.
+    """
     space, schedule_id = address_of(services, request, namespace, schedule_id)
-    services.schedules.delete(space, schedule_id, now=services.context.clock.now(), wanted=if_match(request))
+    clock = services.context.clock
+    services.backfills.delete_schedule(space, schedule_id, clock=clock, wanted=if_match(request))
     return json_reply(200, ScheduleDeletionResponse(schedule_id, space.name))
 
 
