@@ -5,6 +5,7 @@
   thread, whose conditions do not change in between.
 - It looks for each of the ten types, under several names, in each attribute of an answer: half of its time. Here an
   attribute with a simple value is sent as it is stored.
+- It asks a text for five other types whenever it compares it, which is what sorting does.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from unittest.mock import patch
 
 from moto.core.serialize import BaseJSONSerializer
 from moto.dynamodb.models import DynamoDBBackend
+from moto.dynamodb.models.dynamo_type import DynamoType
 from moto.dynamodb.models.table import Table
 
 _transact: Any = DynamoDBBackend.transact_write_items
 _serialize: Any = BaseJSONSerializer._serialize_type_structure
+_cast: Any = DynamoType.cast_value
 _SIMPLE = ({"S"}, {"N"}, {"BOOL"}, {"NULL"})
 
 
@@ -27,9 +30,14 @@ _SIMPLE = ({"S"}, {"N"}, {"BOOL"}, {"NULL"})
 def cheap_moto() -> Iterator[None]:
     with (
         patch.object(DynamoDBBackend, "transact_write_items", _check_then_write),
+        patch.object(DynamoType, "cast_value", property(_value_of)),
         patch.object(BaseJSONSerializer, "_serialize_type_structure", _serialize_simple_values),
     ):
         yield
+
+
+def _value_of(value: Any) -> Any:
+    return value.value if value.type == "S" else _cast.fget(value)
 
 
 def _serialize_simple_values(serializer: Any, serialized: Any, value: Any, shape: Any, key: str) -> None:
