@@ -35,6 +35,7 @@ FUNCTIONS: dict[str, type[Settings]] = {
     "Outbox": OutboxSettings,
 }
 BY_HAND = {
+    "allowed_targets",
     "default_num_shards",
     "egress_allow_cidrs",
     "egress_allow_hosts",

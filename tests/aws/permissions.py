@@ -67,10 +67,15 @@ def permissions_of(role: dict[str, Any]) -> set[Permission]:
 
 
 def if_wanted(statement: dict[str, Any]) -> dict[str, Any]:
-    """What ``statement`` is where pollers sleep and functions are traced; nothing else depends on a condition."""
+    """What ``statement`` is where pollers sleep, functions are traced and targets allowed; nothing else depends on a
+    condition."""
     if "Fn::If" not in statement:
         return statement
     condition, given, otherwise = statement["Fn::If"]
-    assert (condition, given["Sid"]) in (("Sleeps", "WakePollers"), ("IsTraced", "Tracing"))
+    assert (condition, given["Sid"]) in (
+        ("Sleeps", "WakePollers"),
+        ("IsTraced", "Tracing"),
+        ("HasTargets", "Targets"),
+    )
     assert otherwise == {"Ref": "AWS::NoValue"}
     return dict(given)

@@ -16,6 +16,11 @@ POLLER = "arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function
 EVENT_BUS = "arn:${AWS::Partition}:events:${AWS::Region}:${AWS::AccountId}:event-bus/${EventBusName}"
 WAKES_POLLERS = ({"lambda:InvokeFunction"}, {"Fn::Sub": POLLER})
 """Where the pollers sleep."""
+SENDS_TO_TARGETS = (
+    {"events:PutEvents", "lambda:InvokeFunction", "sns:Publish", "sqs:SendMessage", "states:StartExecution"},
+    {"Fn::Split": [",", {"Ref": "AllowedTargets"}]},
+)
+"""Where targets are allowed; to these alone."""
 TRACES = ({"xray:PutTelemetryRecords", "xray:PutTraceSegments"}, "*")
 """Where functions are traced. X-Ray knows no resources."""
 LOG_ACTIONS = {"logs:CreateLogStream", "logs:PutLogEvents"}
@@ -38,6 +43,7 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
         ({"lambda:InvokeFunction"}, {"Fn::Sub": POLLER}),
         ({"events:PutEvents"}, {"Fn::Sub": EVENT_BUS}),
         ({"sqs:SendMessage"}, {"Fn::GetAtt": ["PollerDeadLetters", "Arn"]}),
+        SENDS_TO_TARGETS,
         TRACES,
         (LOG_ACTIONS, {"Fn::GetAtt": ["PollerLogs", "Arn"]}),
     ],
@@ -82,6 +88,18 @@ def test_a_function_may_do_what_it_needs_and_no_more(template: Template, role: s
 
 def test_there_are_no_other_roles(template: Template) -> None:
     assert template.of_type("AWS::IAM::Role").keys() == PERMISSIONS.keys()
+
+
+def test_without_targets_there_is_no_permission_to_send_to_any(template: Template) -> None:
+    (policy,) = template.of_type("AWS::IAM::Role")["PollerRole"]["Policies"]
+    conditional = [each["Fn::If"] for each in policy["PolicyDocument"]["Statement"] if "Fn::If" in each]
+    (given,) = [each for each in conditional if each[1]["Sid"] == "Targets"]
+
+    assert (given[0], given[2]) == ("HasTargets", {"Ref": "AWS::NoValue"})
+    assert template.source["Conditions"]["HasTargets"] == {
+        "Fn::Not": [{"Fn::Equals": [{"Ref": "AllowedTargets"}, ""]}]
+    }
+    assert template.source["Parameters"]["AllowedTargets"]["Default"] == ""
 
 
 @pytest.mark.parametrize(("role", "source"), [("PollerRole", SOURCE), ("OutboxRole", CALLS_SOURCE)])

@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from duetime.api.http.request_models import EXAMPLE_TARGET
 from tests.support.processes import ROOT, DuetimeServer, command_environment
 
 pytestmark = pytest.mark.openapi
@@ -47,7 +48,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     if not NODE.exists():
         pytest.skip("the tools are not installed: `make test-openapi` does")
     cwd = tmp_path_factory.mktemp("server")
-    with DuetimeServer("--auth", cwd=cwd) as server:
+    with DuetimeServer("--auth", "--allowed-targets", EXAMPLE_TARGET["arn"], cwd=cwd) as server:
         made = subprocess.run(
             [str(ROOT / ".venv/bin/duetime"), "keys", "create", "--role=admin", "--tenant=acme", "--store"],
             cwd=cwd,

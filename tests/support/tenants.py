@@ -17,6 +17,7 @@ from duetime.api.http.route import PUBLIC, Route
 from duetime.api.routes import all_routes
 from duetime.app.api_keys import create_key
 from duetime.calls.webhook_publisher import WebhookPublisher
+from duetime.delivery.egress import EgressPolicy
 from duetime.domain.principals import Role
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
 from duetime.runtime.wiring import Handler
@@ -31,6 +32,7 @@ from tests.support.outbox import make_event
 
 CACHE_SECONDS = 5.0
 CALLBACK_URL = "http://receiver.test/callback"
+TARGET_ARN = "arn:aws:sqs:eu-central-1:123456789012:orders"
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,7 @@ def make_tenant_world(store: Store) -> TenantWorld:
     clock = FakeClock()
     context = replace(
         context_for(store, clock, secret_box=LocalSecretBox(ProcessKey())),
+        egress=EgressPolicy(allow_targets=(TARGET_ARN,)),
         authenticate=KeyAuthenticator(store.catalogue, clock, cache_seconds=CACHE_SECONDS),
     )
     handler = build_handler(replace(context, calls=call_services(store, context=context)), all_routes())

@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         Shard,
         ShardOwner,
         SigningSecret,
+        Target,
         Timer,
         TimerState,
     )
@@ -191,6 +192,7 @@ __all__ = [
     "Shard",
     "ShardOwner",
     "SigningSecret",
+    "Target",
     "Throttled",
     "Timer",
     "TimerState",

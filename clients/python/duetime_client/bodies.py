@@ -10,10 +10,10 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from uuid6 import uuid7
 
-from duetime_client.call_models import NewServiceCall
+from duetime_client.call_models import Method, NewServiceCall
 from duetime_client.decoding import json_name
 from duetime_client.errors import InvalidArgument
-from duetime_client.models import NewTimer
+from duetime_client.models import NewTimer, Target
 from duetime_client.schedule_models import NewSchedule, ScheduleChange
 from duetime_client.values import (
     Encoder,
@@ -43,6 +43,7 @@ _BY_TYPE: Final[Mapping[Any, Encoder]] = {
     Mapping: headers,
     tuple: texts,
     Any: payload,
+    Target: lambda _, target: {"arn": target.arn},
     NewServiceCall: lambda _, call: _call(call),
 }
 
@@ -63,7 +64,7 @@ def _encoder(field: Field[Any], hint: Any) -> Encoder:
 TIMER: Final = _table(NewTimer)
 SCHEDULE: Final = _table(NewSchedule) | {"id": ("id", plain)}
 CALL: Final = _table(NewServiceCall)
-CALL_REQUEST: Final = {name: CALL.pop(name) for name in ("method", "url", "headers", "body")}
+CALL_REQUEST: Final = {name: CALL.pop(name) for name in ("method", "url", "target", "headers", "body")}
 BATCH: Table = {"spread": ("spread", duration)}
 NAMESPACE: Table = {
     "num_shards": ("numShards", plain),
@@ -153,6 +154,8 @@ def call_body(call: NewServiceCall) -> dict[str, Any]:
 
 def _call(call: NewServiceCall) -> dict[str, Any]:
     request = body(CALL_REQUEST, **{name: getattr(call, name) for name in CALL_REQUEST})
+    if call.target is None:
+        request.setdefault("method", Method.GET)
     given = {name: value for name, value in _given(call).items() if name in CALL}
     return body(CALL, **given) | {"request": request}
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from duetime_client.decoding import OpenEnum
-from duetime_client.models import Failure, TimerState
+from duetime_client.models import Failure, Target, TimerState
 from duetime_client.values import RetryPolicy
 
 _MILLISECONDS = timedelta(milliseconds=1)
@@ -105,7 +105,8 @@ class CallRequest:
     """
 
     method: Method
-    url: str
+    url: str | None
+    target: Target | None
     headers: Mapping[str, str] | None = field(repr=False)
     body_bytes: int
     body: Any = field(default=None, repr=False)
@@ -146,11 +147,15 @@ class ServiceCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewServiceCall:
-    """A service call to submit, as ``submit`` takes it. Without ``idempotency_key`` the client makes one."""
+    """A service call to submit, as ``submit`` takes it. Without ``idempotency_key`` the client makes one.
+
+    One of ``url`` and ``target`` is needed. ``method`` None: GET; a target has none.
+    """
 
     name: str
-    url: str
-    method: Method | str = Method.GET
+    url: str | None = None
+    target: Target | None = None
+    method: Method | str | None = None
     headers: Mapping[str, str] | None = field(default=None, repr=False)
     body: Any = field(default=None, repr=False)
     due_at: datetime | None = None

@@ -98,6 +98,14 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What takes messages on AWS, in the place of a URL: an SQS queue, an SNS topic, an EventBridge bus, a Lambda
+    function or a Step Functions state machine."""
+
+    arn: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Timer:
     """``execute_at`` is what was asked for, ``next_attempt_at`` when it fires next: None when it has finished.
 
@@ -118,7 +126,8 @@ class Timer:
     created_at: datetime
     updated_at: datetime
     failure: Failure | None
-    callback_url: str
+    callback_url: str | None
+    target: Target | None
     timeout: timedelta = field(metadata={"json": "timeoutSeconds", "unit": _SECONDS})
     expire_after: timedelta | None
     correlation_id: str | None
@@ -131,10 +140,12 @@ class Timer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTimer:
     """A timer to create. One of ``execute_at``, ``delay`` and ``local_time`` is needed; without ``id`` the client
-    makes a UUIDv7. ``local_time`` is like "2027-03-28T09:00", by the clocks of ``time_zone``.
+    makes a UUIDv7. ``local_time`` is like "2027-03-28T09:00", by the clocks of ``time_zone``. One of ``callback_url``
+    and ``target`` is needed.
     """
 
-    callback_url: str
+    callback_url: str | None = None
+    target: Target | None = None
     execute_at: datetime | None = None
     delay: timedelta | None = None
     local_time: str | None = None

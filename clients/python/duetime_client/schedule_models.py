@@ -9,7 +9,7 @@ from typing import Any
 
 from duetime_client.call_models import CallRequest, NewServiceCall
 from duetime_client.decoding import OpenEnum
-from duetime_client.models import Dst, Failure, Occurrence
+from duetime_client.models import Dst, Failure, Occurrence, Target
 from duetime_client.values import UNSET, RetryPolicy, Unset
 
 _SECONDS = "seconds"
@@ -90,11 +90,12 @@ class Calendar:
 class NewSchedule:
     """A schedule to create. One of ``cron``, ``every`` and ``rrule`` is needed, or several.
 
-    It sends callbacks to ``callback_url``, or else submits a ``service_call`` each time, which has no due time and no
-    idempotency key of its own.
+    It sends callbacks to ``callback_url`` or to a ``target``, or else submits a ``service_call`` each time, which has
+    no due time and no idempotency key of its own.
     """
 
     callback_url: str | None = None
+    target: Target | None = None
     service_call: NewServiceCall | None = None
     cron: tuple[str, ...] | list[str] = ()
     every: timedelta | None = None
@@ -129,6 +130,7 @@ class ScheduleChange:
     """What is to be changed of a schedule: what is not given stays, None clears."""
 
     callback_url: str | Unset = UNSET
+    target: Target | Unset = UNSET
     service_call: NewServiceCall | Unset = UNSET
     cron: tuple[str, ...] | list[str] | Unset | None = UNSET
     every: timedelta | Unset | None = UNSET
@@ -174,7 +176,7 @@ class ScheduledCall:
 class Schedule:
     """``number`` is that of the next occurrence. ``revision`` counts changes, and occurrences too.
 
-    With ``service_call`` there is no ``callback_url``, ``timeout`` and ``retry_policy``.
+    With ``service_call`` there is no ``callback_url``, ``target``, ``timeout`` and ``retry_policy``.
     """
 
     id: str
@@ -213,6 +215,7 @@ class Schedule:
     pause_after: int | None
     service_call: ScheduledCall | None
     callback_url: str | None
+    target: Target | None
     timeout: timedelta | None = field(metadata={"json": "timeoutSeconds", "unit": _SECONDS})
     expire_after: timedelta | None
     correlation_id: str | None

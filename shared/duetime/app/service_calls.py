@@ -39,6 +39,7 @@ from duetime.domain.errors import (
 )
 from duetime.domain.ids import is_uuid
 from duetime.domain.service_calls import CallChange, CallStatus, ServiceCall, Submission, timer_of
+from duetime.domain.targets import is_arn
 from duetime.domain.timers import Timer
 from duetime.domain.times import round_up
 from duetime.stores.port.calls import ApplyStatus, CallRef, CallStore, DeleteStatus
@@ -161,10 +162,14 @@ class CallServices:
         call = self.get(ref, now=now)
         _check_revision(call, wanted)
         _check_finished(call, "it can be rerun when it has finished")
+        url = call.request.url
         try:
-            egress.check_url(call.request.url)
+            if is_arn(url):
+                egress.check_target(url)
+            else:
+                egress.check_url(url)
         except RefusedUrl as error:  # the rules may have changed since it was submitted
-            raise InvalidInput("", f"the URL of the request {error}") from None
+            raise InvalidInput("", f"the {'target' if is_arn(url) else 'URL'} of the request {error}") from None
         return self.submit(ref.tenant_id, submission_of(call), now=now)
 
     def submit_many(

@@ -46,7 +46,7 @@ def show_call(call: Mapping[str, Any]) -> None:
         "execution id": (outcome or {}).get("executionId") or call["executionId"],
         "outcome": _outcome(outcome),
         "timer": None,  # what else it tells stands beside it
-        "request": f"{request['method']} {request['url']}",
+        "request": f"{request['method']} {request['url'] or request['target']['arn']}",
         "headers": ", ".join(f"{name}: {value}" for name, value in (request["headers"] or {}).items()),
         "body": _body_size(request["bodyBytes"]),
     }

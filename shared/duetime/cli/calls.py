@@ -10,8 +10,9 @@ import click
 
 from duetime.cli.batches import act_on_lines, make_of_lines
 from duetime.cli.remote import Remote, checked, given, if_revision_option, json_option, limit_option, on_server, path
-from duetime.cli.values import Json, headers_option, options, read_stdin, tags_option
+from duetime.cli.values import Json, aimed, headers_option, options, read_stdin, tags_option
 from duetime.domain.service_calls import MAX_NAME_CHARACTERS, CallStatus, Method
+from duetime.domain.targets import is_arn
 
 if TYPE_CHECKING:
     from duetime_client.requests import Answer
@@ -71,6 +72,8 @@ def calls() -> None:
 def submit(*, remote: Remote, target: str, from_stdin: bool, follow: bool, as_json: bool, **options: Any) -> int:
     """Submit a service call: a request to URL, now or later. Prints its id.
 
+    The ARN of a target on AWS may be given in the place of URL.
+
     Other users of this machine can see the arguments of a command: use --stdin for secrets.
     """
     from duetime_client import InvalidArgument, RawJson
@@ -125,7 +128,7 @@ def show(*, remote: Remote, call_id: str, as_json: bool) -> int:
 @calls.command(short_help="Change a service call that has not finished.")
 @click.argument("call_id", metavar="ID")
 @click.option("--name", help="New name.")
-@click.option("--target", metavar="URL", help="New URL of the request.")
+@click.option("--target", metavar="URL", help="New URL of the request, or ARN of a target.")
 @_request_options
 @_due_options
 @if_revision_option
@@ -139,7 +142,7 @@ def update(
     The name can always be changed, due time and request only while no execution is in flight. See `tag` and `star`
     for tags and stars.
     """
-    body = _beside_request(options) | {"request": _request(options) | given({"url": target})}
+    body = _beside_request(options) | {"request": _request(options) | given(aimed({"url": target}, "url"))}
     response = remote.call("PATCH", _path(call_id), body=body, if_revision=if_revision)
     return _shown(remote, response, follow=False, as_json=as_json, in_full=True)
 
@@ -301,11 +304,11 @@ def _submission(url: str, options: dict[str, Any]) -> dict[str, Any]:
     from duetime.domain.urls import without_query
 
     has_body = options["body"] is not None or options["body_json"] is not None
-    method = str(options["method"] or (Method.POST if has_body else Method.GET))
+    method = str(options["method"] or (Method.POST if has_body or is_arn(url) else Method.GET))
     return _beside_request(options) | {
         # Names are in events and lists, so they must not hold secrets of a query.
         "name": options["name"] or f"{method} {without_query(url)}"[:MAX_NAME_CHARACTERS],
-        "request": _request(options) | {"url": url, "method": method},
+        "request": _request(options) | aimed({"url": url, "method": method}, "url"),
     }
 
 

@@ -22,7 +22,7 @@ from duetime.cli.remote import (
 )
 from duetime.cli.tables import show_item, show_items, show_moved
 from duetime.cli.timers import TIMER_CLEARABLE, content_options, escalate_option
-from duetime.cli.values import Duration, Instant, Json, dry_run_option, options
+from duetime.cli.values import Duration, Instant, Json, aimed, dry_run_option, options
 from duetime.domain.times import format_instant
 
 if TYPE_CHECKING:
@@ -142,6 +142,7 @@ def _body(given: dict[str, Any]) -> dict[str, Any]:
     """Return what options give of a schedule: those of its times by their types, the others as they are."""
     from duetime_client import bodies
 
+    given = aimed(given)
     timing = {name: value or None for name, value in given.items() if name in bodies.TIMING}
     return bodies.body(bodies.TIMING, **timing) | {
         name: value for name, value in given.items() if name not in bodies.TIMING
@@ -162,6 +163,8 @@ def _body(given: dict[str, Any]) -> dict[str, Any]:
 @on_server("createSchedule")
 def create(*, remote: Remote, namespace: str, new_id: str | None, as_json: bool, **given: Any) -> None:
     """Create a schedule that calls URL, or submits a service call. Prints its id.
+
+    The ARN of a target on AWS may be given in the place of URL.
 
     Give --cron, --every or --rrule, or more of them. `duetime schedules preview` shows when it would occur.
     """
@@ -205,7 +208,7 @@ def put(
 
 @schedules.command(short_help="Change a schedule.")
 @_schedule_arguments
-@click.option("--callback-url", metavar="URL", help="New callback URL.")
+@click.option("--callback-url", metavar="URL", help="New callback URL, or ARN of a target.")
 @_call_option
 @_timing_options
 @_policy_options

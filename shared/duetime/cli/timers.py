@@ -26,6 +26,7 @@ from duetime.cli.tables import show_item, show_items, show_moved
 from duetime.cli.values import (
     Duration,
     Json,
+    aimed,
     dry_run_option,
     headers_option,
     options,
@@ -127,12 +128,14 @@ def timers() -> None:
 def create(*, remote: Remote, namespace: str, timer_id: str | None, as_json: bool, **given: Any) -> None:
     """Create a timer that calls URL. Prints its id.
 
+    The ARN of a target on AWS may be given in the place of URL.
+
     Give --delay, --execute-at or --local-time. Other users of this machine can see the arguments of a command;
     `duetime timers create-batch` reads standard input instead.
     """
     from duetime_client.bodies import new_id
 
-    body = given | {"id": timer_id or new_id()}
+    body = aimed(given) | {"id": timer_id or new_id()}
     response = remote.call("POST", path("/v1/namespaces/{}/timers", namespace), body=body)
     click.echo(response.content.decode() if as_json else response.json()["id"])
 
@@ -156,7 +159,9 @@ def put(
     **given: Any,
 ) -> None:
     """Create or replace the timer ID, even after it fired. The options are those of `create`."""
-    response = remote.call("PUT", item_path(namespace, "timers", timer_id), body=given, if_revision=if_revision)
+    response = remote.call(
+        "PUT", item_path(namespace, "timers", timer_id), body=aimed(given), if_revision=if_revision
+    )
     show_item(response.content, as_json=as_json)
 
 
@@ -185,7 +190,7 @@ def list_timers(*, remote: Remote, namespace: str, limit: int, as_json: bool, **
 
 @timers.command(short_help="Change a timer that has not finished.")
 @_timer_arguments
-@click.option("--callback-url", metavar="URL", help="New callback URL.")
+@click.option("--callback-url", metavar="URL", help="New callback URL, or ARN of a target.")
 @_due_options
 @content_options
 @click.option("--clear", type=click.Choice(TIMER_CLEARABLE), multiple=True, help="Value to clear. Can be repeated.")
@@ -203,7 +208,7 @@ def update(
     **given: Any,
 ) -> None:
     """Change the given values of a timer that has not finished; keep the rest."""
-    body = given | {each.replace("-", "_"): CLEARED for each in clear}
+    body = aimed(given) | {each.replace("-", "_"): CLEARED for each in clear}
     response = remote.call("PATCH", item_path(namespace, "timers", timer_id), body=body, if_revision=if_revision)
     show_item(response.content, as_json=as_json)
 

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import click
 
 from duetime.cli.remote import CLEARED
+from duetime.domain.targets import is_arn
 from duetime.domain.times import parse_duration, parse_instant
 
 if TYPE_CHECKING:
@@ -148,3 +149,11 @@ def json_lines(file: IO[str]) -> Iterator[tuple[int, RawJson]]:
 def parsed(raw: RawJson) -> Any:
     """Decode ``raw``, where digits do not matter."""
     return json.loads(raw.text)
+
+
+def aimed(given: dict[str, Any], name: str = "callback_url") -> dict[str, Any]:
+    """Return ``given`` with a ``target`` in the place of the URL ``name``, if that is an ARN."""
+    url = given.get(name)
+    if url is None or not is_arn(url):
+        return given
+    return {each: value for each, value in given.items() if each != name} | {"target": {"arn": url}}

@@ -4,6 +4,7 @@ import { paths, readPage, request } from "./api.js";
 import { callButtons, starButton } from "./call-actions.js";
 import { h, replace } from "./dom.js";
 import { follow } from "./events.js";
+import { destination } from "./field-lists.js";
 import { rawMember } from "./json.js";
 import { fromLogged, headerTable, message, noResponse, textBox } from "./messages.js";
 import { between, milliseconds, nearly, now, when } from "./times.js";
@@ -248,7 +249,7 @@ function requestOf(call, rawBody) {
   const isText = rawBody?.startsWith('"');
   const body = rawBody === undefined || rawBody === "null" ? null : isText ? JSON.parse(rawBody) : rawBody;
   return [
-    h("p", { class: "first-line" }, h("b", null, given.method), " ", given.url),
+    h("p", { class: "first-line" }, h("b", null, given.method), " ", destination(given)),
     headerTable(Object.entries(given.headers ?? {})),
     textBox(body, { key: "request body", what: "body" }),
   ];

@@ -2,7 +2,7 @@
 
 import { paths, request } from "./api.js";
 import { h } from "./dom.js";
-import { writeHeaders, writeLines } from "./field-lists.js";
+import { destination, writeHeaders, writeLines } from "./field-lists.js";
 import * as forms from "./forms.js";
 import { isJson, withRaw } from "./json.js";
 import { place, toast } from "./ui.js";
@@ -33,7 +33,7 @@ export function callForm(page, { tenant }) {
 
 /** What is called. `within` is what stands before the names of the API; `given` a call, and `json` the text of the body. */
 export function requestFields({ within = "", given, json } = {}) {
-  const { method, url, headers } = given?.request ?? {};
+  const { method, headers } = given?.request ?? {};
   return h(
     "div",
     { class: "fields" },
@@ -42,7 +42,7 @@ export function requestFields({ within = "", given, json } = {}) {
       "div",
       { class: "fields url-line" },
       field(`${within}request.method`, "Method", { type: "select", options: METHODS, value: method }),
-      field(`${within}request.url`, "URL", { type: "url", placeholder: "https://", value: url }),
+      field(`${within}request.url`, "URL", { type: "url", placeholder: "https://, or arn: of a target", paths: [`${within}request.target`], value: given && destination(given.request) }),
     ),
     field(`${within}request.headers`, "Headers", { type: "textarea", wide: true, hint: "Name: value, one to a line", value: headers ? writeHeaders(headers) : "" }),
     field("bodyKind", "Body", { type: "select", options: [["json", "JSON, unchanged"], ["text", "Text"]] }),
@@ -91,7 +91,7 @@ export function readCall(form, { within = "", ...others } = {}) {
       request: withRaw(
         {
           method: form.elements[`${within}request.method`].value,
-          url: forms.text(form, `${within}request.url`),
+          ...forms.destination(form, "url", { within: `${within}request.` }),
           headers: forms.headers(form, `${within}request.headers`),
         },
         { body: readBody(form, `${within}request.body`) },

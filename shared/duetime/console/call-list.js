@@ -3,6 +3,7 @@
 import { paths } from "./api.js";
 import { starButton } from "./call-actions.js";
 import { h } from "./dom.js";
+import { destination } from "./field-lists.js";
 import { filters, pagedList, tabs } from "./lists.js";
 import * as session from "./session.js";
 import { when } from "./times.js";
@@ -99,7 +100,7 @@ export function callTable(items, { onChange, caption = "Service calls" } = {}) {
         class: "main-cell",
         cell: (call) => [
           link(place("calls", call.tenantId, call.id), call.name),
-          h("div", { class: "sub" }, h("b", null, call.request.method), " ", call.request.url),
+          h("div", { class: "sub" }, h("b", null, call.request.method), " ", destination(call.request)),
           tags(call.tags),
         ],
       },

@@ -2,6 +2,7 @@
 
 import { paths, request } from "./api.js";
 import { h } from "./dom.js";
+import { destination } from "./field-lists.js";
 import { filters, pagedList } from "./lists.js";
 import { many, skippedWords } from "./many.js";
 import { namespaceChoice } from "./namespaces.js";
@@ -114,7 +115,7 @@ function letterTable(items, selection) {
         class: "main-cell",
         cell: (timer) => [
           link(place("timers", timer.namespace, "timer", timer.id), timer.id),
-          h("div", { class: "sub" }, timer.callbackUrl),
+          h("div", { class: "sub" }, destination(timer)),
           tags(timer.tags),
         ],
       },

@@ -90,9 +90,14 @@ export function callFacts({ name, tags: given, starred, timeoutSeconds, correlat
   ];
 }
 
+/** Where it is sent: a URL, or the ARN of a target. */
+export function destination({ callbackUrl, url, target }) {
+  return target?.arn ?? callbackUrl ?? url;
+}
+
 /** What a schedule submits, in a line. */
 export function callWords({ name, request }) {
-  return `submits "${name}": ${request.method} ${request.url}`;
+  return `submits "${name}": ${request.method} ${destination(request)}`;
 }
 
 export function failureFact(failure, namespace) {
@@ -104,7 +109,7 @@ export function failureFact(failure, namespace) {
 export function callSections({ request }, json) {
   const body = rawMember(json, "serviceCall", "request", "body");
   return [
-    section("Service call", {}, h("p", { class: "first-line" }, h("b", null, request.method), " ", request.url), headerTable(Object.entries(request.headers ?? {}))),
+    section("Service call", {}, h("p", { class: "first-line" }, h("b", null, request.method), " ", destination(request)), headerTable(Object.entries(request.headers ?? {}))),
     section("Body", {}, textBox(body === "null" ? "" : body, { key: "body", what: "body" })),
   ];
 }
@@ -113,7 +118,7 @@ export function callSections({ request }, json) {
 export function callbackSections(data, json) {
   const payload = rawMember(json, "payload");
   return [
-    section("Callback", {}, h("p", { class: "first-line" }, h("b", null, "POST"), " ", data.callbackUrl), headerTable(Object.entries(data.headers ?? {}))),
+    section("Callback", {}, h("p", { class: "first-line" }, h("b", null, "POST"), " ", destination(data)), headerTable(Object.entries(data.headers ?? {}))),
     section("Payload", {}, textBox(payload === "null" ? "" : payload, { key: "payload", what: "payload" })),
   ];
 }

@@ -107,6 +107,12 @@ export function text(form, name) {
   return value === "" ? undefined : value;
 }
 
+/** A URL under its name in the API, or else the target whose ARN was written in its place. */
+export function destination(form, name, { within = "" } = {}) {
+  const written = text(form, within + name);
+  return written?.startsWith("arn:") ? { target: { arn: written } } : { [name]: written };
+}
+
 export function number(form, name) {
   const value = text(form, name);
   if (value === undefined) return undefined;

@@ -3,7 +3,7 @@
 import { paths, request } from "./api.js";
 import { moreFields, readCall, requestFields } from "./call-form.js";
 import { h } from "./dom.js";
-import { CALLBACK, isGiven, listedFields, readListed } from "./field-lists.js";
+import { CALLBACK, destination, isGiven, listedFields, readListed } from "./field-lists.js";
 import * as forms from "./forms.js";
 import { rawMember, withRaw } from "./json.js";
 import { MORE_TIMING, POLICY, TIMING } from "./schedule-fields.js";
@@ -85,7 +85,7 @@ function scheduleForm(page, { given, ...more }) {
     how.replaceChildren(...(isOfCall ? ofCall.how : ofCallback.how));
   };
   const ofCallback = {
-    what: h("div", { class: "fields" }, field("callbackUrl", "Callback URL", { type: "url", wide: true, placeholder: "https://", hint: "gets a POST at each occurrence", value: given?.data.callbackUrl ?? "" })),
+    what: h("div", { class: "fields" }, field("callbackUrl", "Callback URL", { type: "url", wide: true, placeholder: "https://", hint: "gets a POST at each occurrence; or the ARN of a target", paths: ["target"], value: (given && destination(given.data)) ?? "" })),
     how: [
       fold("What is sent", listedFields(CALLBACK, given)),
       forms.policyFields("The policy of the namespace applies when all fields are empty. Intervals: 30s, 5m, 1h30m.", given?.data.retryPolicy, { escalates: true }),
@@ -135,5 +135,5 @@ function bodyText(json) {
 function read(form, isOfCall) {
   const listed = readListed([...TIMING, ...MORE_TIMING, ...POLICY, ...(isOfCall ? LABELS : CALLBACK)], form);
   if (isOfCall) return { serviceCall: readCall(form, { within: WITHIN }), ...listed };
-  return { callbackUrl: forms.text(form, "callbackUrl"), ...listed, retryPolicy: forms.policy(form) };
+  return { ...forms.destination(form, "callbackUrl"), ...listed, retryPolicy: forms.policy(form) };
 }

@@ -2,7 +2,7 @@
 
 import { paths } from "./api.js";
 import { h } from "./dom.js";
-import { callWords } from "./field-lists.js";
+import { callWords, destination } from "./field-lists.js";
 import { field, text } from "./forms.js";
 import { filters, pagedList, tabs } from "./lists.js";
 import { many, skippedWords } from "./many.js";
@@ -102,7 +102,7 @@ function scheduleTable(items) {
         cell: (schedule) => [
           link(place("schedules", schedule.namespace, "schedule", schedule.id), schedule.id),
           h("div", null, schedule.description),
-          h("div", { class: "sub" }, schedule.callbackUrl ?? (schedule.serviceCall && callWords(schedule.serviceCall))),
+          h("div", { class: "sub" }, destination(schedule) ?? (schedule.serviceCall && callWords(schedule.serviceCall))),
           tags(schedule.tags),
         ],
       },

@@ -21,7 +21,7 @@ export function timerForm(page, { namespace }) {
       h(
         "div",
         { class: "fields" },
-        field("callbackUrl", "Callback URL", { type: "url", wide: true, placeholder: "https://", hint: "gets a POST when the timer fires" }),
+        field("callbackUrl", "Callback URL", { type: "url", wide: true, placeholder: "https://", hint: "gets a POST when the timer fires; or the ARN of a target", paths: ["target"] }),
         field("id", "Id", { wide: true, hint: "unique in the namespace; generated when empty", maxlength: 255 }),
       ),
       forms.dueFields("executeAt", { local: localFields(page) }),
@@ -42,7 +42,7 @@ function read(form, ids) {
   const { payload, ...content } = readListed(CALLBACK, form);
   const given = withRaw(
     {
-      callbackUrl: forms.text(form, "callbackUrl"),
+      ...forms.destination(form, "callbackUrl"),
       ...forms.due(form, "executeAt", { nowIs: { delay: 0 } }),
       ...content,
       retryPolicy: forms.policy(form),

@@ -2,6 +2,7 @@
 
 import { paths, request } from "./api.js";
 import { h } from "./dom.js";
+import { destination } from "./field-lists.js";
 import { filters, pagedList, tabs } from "./lists.js";
 import { namespaceChoice, readNamespaces } from "./namespaces.js";
 import * as session from "./session.js";
@@ -121,7 +122,7 @@ function timerTable(items) {
         class: "main-cell",
         cell: (timer) => [
           link(place("timers", timer.namespace, "timer", timer.id), timer.id),
-          h("div", { class: "sub" }, timer.callbackUrl),
+          h("div", { class: "sub" }, destination(timer)),
           tags(timer.tags),
         ],
       },

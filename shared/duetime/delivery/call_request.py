@@ -11,6 +11,7 @@ from duetime.delivery.port import Callback
 from duetime.delivery.request import USER_AGENT
 from duetime.domain.json_text import is_json
 from duetime.domain.service_calls import Method, ServiceCall
+from duetime.domain.targets import is_arn
 
 CALL_ID_HEADER: Final = "x-duetime-service-call-id"
 EXECUTION_ID_HEADER: Final = "x-duetime-execution-id"
@@ -54,12 +55,16 @@ def call_request(call: ServiceCall, *, execution_id: str, attempt: int) -> CallR
     Raises ``ValueError`` when the stored body is no JSON.
     """
     spec = call.request
-    given = () if spec.headers_json is None else tuple(stored_headers(spec.headers_json, is_reserved_in_calls))
-    names = {name.lower() for name, _ in given}
     body, content_type = _body(spec.method, spec.body_json)
-    defaults = [("User-Agent", USER_AGENT), ("Accept", "*/*")]
-    if content_type is not None:
-        defaults.append(("Content-Type", content_type))
+    given: tuple[Header, ...] = ()
+    defaults: list[Header] = []
+    if not is_arn(spec.url):  # a target takes no headers of HTTP
+        if spec.headers_json is not None:
+            given = tuple(stored_headers(spec.headers_json, is_reserved_in_calls))
+        defaults = [("User-Agent", USER_AGENT), ("Accept", "*/*")]
+        if content_type is not None:
+            defaults.append(("Content-Type", content_type))
+    names = {name.lower() for name, _ in given}
     headers = (
         *(header for header in defaults if header[0].lower() not in names),
         ("x-correlation-id", visible(call.correlation_id)),

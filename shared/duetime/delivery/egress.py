@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from duetime.delivery.reserved_addresses import reserved_kind
+from duetime.domain.targets import Target, is_allowed, parse_arn
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -86,16 +87,27 @@ def _read_address(text: str, kind: type[IPv4Address | IPv6Address]) -> Address:
 
 @dataclass(frozen=True, kw_only=True)
 class EgressPolicy:
-    """Denies by default: callbacks go to public addresses only.
+    """Denies by default: callbacks go to public addresses only, and to no targets.
 
     ``allow_cidrs``: addresses that may be called although they are not public.
     ``allow_hosts``: hosts whose addresses are not looked at, exact names or ``*.suffix`` (not the suffix itself).
-    ``https_only`` holds for every host.
+    ``https_only`` holds for every host. ``allow_targets``: ARNs, as ``domain.targets.parse_allowed`` returns them.
     """
 
     allow_cidrs: tuple[Network, ...] = ()
     allow_hosts: tuple[str, ...] = ()
     https_only: bool = False
+    allow_targets: tuple[str, ...] = ()
+
+    def check_target(self, arn: str) -> Target:
+        """The target ``arn``. Raises ``RefusedUrl`` when none may be, or this one may not."""
+        try:
+            target = parse_arn(arn)
+        except ValueError as error:
+            raise RefusedUrl(str(error)) from None
+        if not is_allowed(arn, self.allow_targets):
+            raise RefusedUrl("is none of the targets that this deployment allows")
+        return target
 
     def check_url(self, url: str) -> Destination:
         """The destination of ``url``. Raises ``RefusedUrl`` when no callback may ever go there.

@@ -15,6 +15,7 @@ from duetime.delivery.firing_urls import FiringUrls
 from duetime.delivery.headers import header_line, is_reserved, stored_headers, visible
 from duetime.delivery.port import Callback
 from duetime.delivery.signing import Signer
+from duetime.domain.targets import is_arn
 from duetime.domain.timers import Timer
 from duetime.domain.times import format_instant, to_milliseconds
 
@@ -29,18 +30,23 @@ def callback_for(
 ) -> Callback:
     """The POST of the next attempt of ``timer``, which begins at ``fired_at``. ``key`` comes back with the result.
 
-    Without a ``signer`` it carries no signature, without ``urls`` no URL for an answer.
+    Without a ``signer`` it carries no signature, without ``urls`` no URL for an answer. To a target it carries none
+    either, since nothing of a message's outcome waits, but the id of the firing: not every target takes headers.
 
     The payload is spliced in as its stored text, so what the client sent arrives digit for digit.
     """
     content = timer.content
     fired_at_member, timestamp, timestamp_line = _fired_at_parts(fired_at)
     payload = "null" if content.payload_json is None else content.payload_json
-    ack_url = "" if urls is None else f',"ackUrl":"{urls.ack_url(timer)}"'
+    is_target = is_arn(content.callback_url)
+    if is_target:
+        more = f',"firingId":"{timer.firing_id}"'
+    else:
+        more = "" if urls is None else f',"ackUrl":"{urls.ack_url(timer)}"'
     text = (
         f"{_namespace_member(timer.namespace)}{_identity(timer)},"
         f'"executeAt":"{format_instant(content.execute_at)}",{fired_at_member}'
-        f'"attempt":{timer.attempts + 1},"payload":{payload}{ack_url}}}'
+        f'"attempt":{timer.attempts + 1},"payload":{payload}{more}}}'
     )
     # A lone surrogate has no UTF-8 form; as \\udxxx it is the JSON escape that it came from.
     body = text.encode(errors="backslashreplace")
@@ -49,7 +55,7 @@ def callback_for(
         headers += (f"webhook-signature: {signer.signature(timer.firing_id, timestamp, body)}",)
     if content.correlation_id is not None:
         headers += (f"x-correlation-id: {visible(content.correlation_id)}",)
-    if content.headers_json is not None:
+    if content.headers_json is not None and not is_target:
         headers += _custom_headers(content.headers_json)
     return Callback(
         key=key,

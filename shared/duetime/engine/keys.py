@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from duetime.domain.targets import is_arn
 from duetime.domain.timers import Timer
 
 FiringKey = tuple[str, int]
 """(firing_id, attempts before it): one attempt of one firing, whatever else is changed about its timer meanwhile."""
 
 QueueKey = tuple[str, str]
-"""(namespace, host): the host with scheme and port, as the callback URL has them."""
+"""(namespace, host): the host with scheme and port, as the callback URL has them, or the ARN of a target."""
 
 _ORIGIN = re.compile(r"https?://[^/?#\\]*", re.IGNORECASE)
 
@@ -30,6 +31,9 @@ def queue_key_of(namespace: str, callback_url: str) -> QueueKey:
 
 @lru_cache(maxsize=4096)
 def _origin(url: str) -> str:
-    """Scheme, host and port; what is no such URL is refused by the sender, and has a queue of its own until then."""
+    """Scheme, host and port, or the ARN of a target; what is neither is refused by the sender, and has a queue of its
+    own until then."""
+    if is_arn(url):
+        return url
     match = _ORIGIN.match(url)
     return "" if match is None else match[0].lower()

@@ -17,6 +17,7 @@ from duetime.domain.call_steps import CallRules
 from duetime.domain.name_patterns import parse_name_patterns
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS
 from duetime.domain.redaction import DEFAULT_FIELDS, DEFAULT_HEADERS, RedactionRules
+from duetime.domain.targets import parse_allowed
 from duetime.domain.times import MAX_DURATION_SECONDS
 from duetime.engine.settings import SKEW_MARGIN_SECONDS, EngineSettings
 from duetime.runtime.logs import LogFormat, LogLevel
@@ -130,7 +131,8 @@ class LocalKeySettings(KeySettings):
 
 
 class EgressSettings(StoreSettings):
-    """Settings of every entry point that accepts or calls callback URLs. By default, public addresses only."""
+    """Settings of every entry point that accepts or calls callback URLs. By default, public addresses only, and no
+    targets."""
 
     egress_allow_cidrs: Annotated[str, AfterValidator(checked_by(parse_cidrs))] = Field(
         "", description="Non-public address blocks (CIDR) that callbacks may go to, comma separated."
@@ -139,6 +141,11 @@ class EgressSettings(StoreSettings):
         "", description="Hosts whose addresses may be non-public, exact or *.suffix, comma separated."
     )
     egress_https_only: bool = Field(False, description="Require https for callback URLs.")
+    allowed_targets: Annotated[str, AfterValidator(checked_by(parse_allowed))] = Field(
+        "",
+        description="ARNs of queues, topics, buses, functions and state machines that timers and service calls may"
+        " deliver to, exact or with * at the end, comma separated.",
+    )
     egress_allow_loopback: bool = Field(
         False, description="Allow callbacks to loopback addresses, 127.0.0.0/8 and ::1."
     )
@@ -148,6 +155,7 @@ class EgressSettings(StoreSettings):
             allow_cidrs=parse_cidrs(self.egress_allow_cidrs) + (LOOPBACK if self.egress_allow_loopback else ()),
             allow_hosts=parse_hosts(self.egress_allow_hosts),
             https_only=self.egress_https_only,
+            allow_targets=parse_allowed(self.allowed_targets),
         )
 
 

@@ -13,6 +13,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,8 @@ _INVOKE_CONFIG: dict[str, Any] = {"connect_timeout": 3, "read_timeout": 10, "ret
 """Seconds: an asynchronous invocation is accepted at once, or the next minute's poller is the retry."""
 # A server answers in milliseconds what SQLite answers in microseconds: several calls have to run at once.
 _SERVER_ENGINE = {"poll_concurrency": 4, "record_concurrency": 4}
+_TARGET_CONNECTIONS = 64
+"""To services of AWS, which answer within milliseconds or throttle."""
 _FILE_ENGINE = {"quick_read_seconds": 0.002}
 """A read of SQLite waits for no writer. In memory it does: threads take turns on one connection."""
 
@@ -173,18 +176,24 @@ def make_poller(
 def make_sender(settings: EngineTuning, engine_settings: EngineSettings) -> Sender:
     """Make the sender of callbacks."""
     from duetime.delivery.curl import CurlSender
+    from duetime.delivery.egress import ANYWHERE
     from duetime.delivery.settings import SenderSettings
+    from duetime.delivery.target_sender import TargetSender
     from duetime.delivery.trust import find_ca_file
+    from duetime.runtime.aws_targets import SignedByBotocore
 
     connections = engine_settings.max_connections
-    process_limits.allow(connections)
-    return CurlSender(
-        SenderSettings(
-            max_connections=connections,
-            max_connections_per_host=connections,
-            egress=settings.egress_policy(),
-            ca_file=find_ca_file(),
-        )
+    egress = settings.egress_policy()
+    process_limits.allow(connections + (_TARGET_CONNECTIONS if egress.allow_targets else 0))
+    http = SenderSettings(
+        max_connections=connections, max_connections_per_host=connections, egress=egress, ca_file=find_ca_file()
+    )
+    # Where AWS is, the operator says, and not a client: it may be a private address.
+    aws = replace(
+        http, max_connections=_TARGET_CONNECTIONS, max_connections_per_host=_TARGET_CONNECTIONS, egress=ANYWHERE
+    )
+    return TargetSender(
+        CurlSender(http), egress=egress, make_sender=lambda: CurlSender(aws), make_aws=SignedByBotocore
     )
 
 

@@ -56,7 +56,14 @@ def test_a_request_is_merged_member_by_member(calls: CallWorld) -> None:
     assert (stored.method, stored.body_json, stored.body_bytes) == ("PUT", "1.50", 4)
     assert stored.headers_json == headers_json
     shown = calls.patch(call_id, {"request": {"headers": None, "body": None}}).json()["request"]
-    assert shown == {"method": "PUT", "url": f"{URL}/2", "headers": None, "bodyBytes": 0, "body": None}
+    assert shown == {
+        "method": "PUT",
+        "url": f"{URL}/2",
+        "target": None,
+        "headers": None,
+        "bodyBytes": 0,
+        "body": None,
+    }
 
 
 @pytest.mark.parametrize("body", [{}, {"name": "report"}, {"starred": False, "tags": []}, {"request": {}}])

@@ -61,7 +61,7 @@ def test_a_list_is_the_newest_first_without_bodies(calls: CallWorld) -> None:
     answer = ask(calls)
     items = answer.json()["items"]
     assert [item["id"] for item in items] == ids[::-1]
-    assert items[0]["request"] == {"method": "PUT", "url": URL, "headers": None, "bodyBytes": 52}
+    assert items[0]["request"] == {"method": "PUT", "url": URL, "target": None, "headers": None, "bodyBytes": 52}
     assert "xxx" not in answer.text
     whole = calls.api.get(calls.path(ids[2])).json()
     del whole["request"]["body"]

@@ -21,6 +21,7 @@ def test_what_may_be_a_secret_is_shown_to_nobody(calls: CallWorld) -> None:
     assert call["request"] == {
         "method": "POST",
         "url": REQUEST["url"],
+        "target": None,
         "headers": {"Authorization": hidden, "X-Api-Key": hidden, "Cookie": hidden, "Accept": "text/csv"},
         "bodyBytes": 10,
         "body": [1.0, "x"],

@@ -60,7 +60,7 @@ def test_the_least_that_can_be_submitted_is_due_now(calls: CallWorld) -> None:
         },
         "timeoutSeconds": 30,
         "retryPolicy": ONE_ATTEMPT,
-        "request": {"method": "GET", "url": URL, "headers": None, "bodyBytes": 0, "body": None},
+        "request": {"method": "GET", "url": URL, "target": None, "headers": None, "bodyBytes": 0, "body": None},
     }
     assert calls.api.get(answer.headers["location"]).json() == call
     assert calls.stored == [timer_of(calls.call(call["id"]))]
@@ -86,7 +86,7 @@ def test_all_that_can_be_given_is_kept(calls: CallWorld) -> None:
     call = calls.submit(body).json()
     given = {name: call[name] for name in ("name", "tags", "starred", "idempotencyKey", "timeoutSeconds")}
     assert given == {name: body[name] for name in given}
-    assert call["request"] == {**body["request"], "bodyBytes": 8}  # type: ignore[dict-item]
+    assert call["request"] == {**body["request"], "target": None, "bodyBytes": 8}  # type: ignore[dict-item]
     assert call["dueAt"] == call["nextAttemptAt"] == "2026-12-21T00:00:00.001Z"
     assert (call["retryPolicy"], call["correlationId"]) == (body["retryPolicy"], "c1")
     stored = calls.call(call["id"])

@@ -38,6 +38,7 @@ def test_it_is_created_and_shown_without_its_secrets(world: World) -> None:
         "request": {
             "method": "POST",
             "url": "http://receiver.test/close?token=s3cret",
+            "target": None,
             "headers": {"Authorization": "[redacted]", "X-Plain": "p"},
             "bodyBytes": len('{"password": "s3cret", "n": 1.1}'),
             "body": {"password": "s3cret", "n": 1.1},
@@ -59,7 +60,7 @@ def test_it_is_created_and_shown_without_its_secrets(world: World) -> None:
 @pytest.mark.parametrize(
     ("given", "field", "message"),
     [
-        ({"serviceCall": None}, "callbackUrl", "is required, or serviceCall"),
+        ({"serviceCall": None}, "callbackUrl", "is required, or target or serviceCall"),
         ({"callbackUrl": "http://receiver.test/"}, "callbackUrl", "cannot be given with serviceCall"),
         ({"payload": 1}, "payload", "cannot be given with serviceCall"),
         ({"pauseAfter": 2}, "pauseAfter", "cannot be given with serviceCall"),

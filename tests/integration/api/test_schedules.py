@@ -61,6 +61,7 @@ def test_a_schedule_is_created_and_read(world: World) -> None:
         "pauseAfter": None,
         "serviceCall": None,
         "callbackUrl": URL,
+        "target": None,
         "timeoutSeconds": 30,
         "expireAfter": None,
         "correlationId": None,

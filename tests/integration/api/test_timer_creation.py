@@ -47,6 +47,7 @@ class TestCreate:
             "updatedAt": "2026-12-20T15:30:00.000Z",
             "failure": None,
             "callbackUrl": "http://receiver.test/callback",
+            "target": None,
             "timeoutSeconds": 30,
             "expireAfter": None,
             "correlationId": None,

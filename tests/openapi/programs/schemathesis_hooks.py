@@ -17,6 +17,8 @@ EXCLUSIONS = ("2026-12-25", "* * * * 0", "0 0 1 1 *")
 TIME_ZONES = ("UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/New_York")
 LOCAL_TIMES = ("2027-03-28T09:00", "2027-06-01T12:00:30", "2027-10-31T02:30")
 """None is in a gap of ``TIME_ZONES``: with ``dst`` "skip" that would be refused."""
+TARGETS = ("arn:aws:sqs:eu-central-1:123456789012:orders",)
+"""Of the examples; the server allows it."""
 URLS = ("https://example.com/", "http://shop.example.com:8443/hooks?kind=order", "HTTPS://EXAMPLE.COM")
 
 schemathesis.openapi.format("duetime-duration", st.sampled_from(DURATIONS))
@@ -25,6 +27,7 @@ schemathesis.openapi.format("duetime-rrule", st.sampled_from(RRULES))
 schemathesis.openapi.format("duetime-exclusion", st.sampled_from(EXCLUSIONS))
 schemathesis.openapi.format("duetime-time-zone", st.sampled_from(TIME_ZONES))
 schemathesis.openapi.format("duetime-local-time", st.sampled_from(LOCAL_TIMES))
+schemathesis.openapi.format("duetime-target-arn", st.sampled_from(TARGETS))
 schemathesis.openapi.format("uri", st.sampled_from(URLS))
 
 

@@ -24,7 +24,7 @@ from duetime_client.decoding import json_name
 from duetime_client.following import EventPage
 from tests.support.clock import NOW
 from tests.support.stores import memory_store
-from tests.support.tenants import CALLBACK_URL, Tenant, make_tenant_world
+from tests.support.tenants import CALLBACK_URL, TARGET_ARN, Tenant, make_tenant_world
 
 DOCUMENT = openapi_document(all_routes())
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
@@ -54,6 +54,7 @@ TIMER: dict[str, Any] = {
     "correlation_id": "c",
     "tags": ["a"],
 }
+TARGET = names.Target(arn=TARGET_ARN)
 LOCAL: dict[str, Any] = {"local_time": "2027-03-28T09:00", "time_zone": "Europe/Berlin", "dst": "skip"}
 SCHEDULE: dict[str, Any] = {
     **TIMER,
@@ -98,6 +99,7 @@ CALL: dict[str, Any] = {
     "starred": True,
 }
 SUBMITTED = names.NewServiceCall(**CALL)
+MESSAGE: dict[str, Any] = {"name": "n", "target": TARGET, "body": {"n": 1}}
 
 Use = Callable[[Duetime, dict[str, str]], Any]
 """Uses an operation with every argument, given what a tenant has."""
@@ -125,12 +127,14 @@ USES: dict[str, Use] = {
     "createSchedule": lambda d, has: [
         d.schedules.create(has["namespace"], NewSchedule(**SCHEDULE), schedule_id="new"),
         d.schedules.create(has["namespace"], NewSchedule(every=HOUR, callback_url=CALLBACK_URL)),
+        d.schedules.create(has["namespace"], NewSchedule(every=HOUR, target=TARGET)),
         d.schedules.create(has["namespace"], NewSchedule(every=HOUR, service_call=SUBMITTED), schedule_id="calls"),
     ],
     "putSchedule": lambda d, has: [
         d.schedules.put(has["namespace"], "new", NewSchedule(**SCHEDULE)),
         d.schedules.put(has["namespace"], "new", NewSchedule(**SCHEDULE | {"tags": ()}), if_revision=1),
         d.schedules.put(has["namespace"], "new", NewSchedule(**SCHEDULE), dry_run=True),
+        d.schedules.put(has["namespace"], "new", NewSchedule(every=HOUR, target=TARGET)),
         d.schedules.put(has["namespace"], "calls", NewSchedule(every=HOUR, service_call=SUBMITTED)),
     ],
     "patchSchedule": lambda d, has: [
@@ -140,6 +144,7 @@ USES: dict[str, Use] = {
             names.ScheduleChange(**{name: value for name, value in SCHEDULE.items() if name != "paused"}),
             if_revision=1,
         ),
+        d.schedules.update(has["namespace"], has["schedule_id"], names.ScheduleChange(target=TARGET)),
         d.schedules.create(has["namespace"], NewSchedule(every=HOUR, service_call=SUBMITTED), schedule_id="calls"),
         d.schedules.update(has["namespace"], "calls", names.ScheduleChange(service_call=SUBMITTED)),
     ],
@@ -205,6 +210,7 @@ USES: dict[str, Use] = {
         d.timers(has["namespace"]).create(execute_at=AT, timer_id="new", **TIMER),
         d.timers(has["namespace"]).create(delay=HOUR, **TIMER),
         d.timers(has["namespace"]).create(**LOCAL, **TIMER),
+        d.timers(has["namespace"]).create(delay=HOUR, target=TARGET),
     ],
     "listTimers": lambda d, has: (
         list(
@@ -221,7 +227,12 @@ USES: dict[str, Use] = {
         + list(d.timers(has["namespace"]).list(failed_from=AT, failed_to=AT + HOUR))
     ),
     "createTimers": lambda d, has: d.timers(has["namespace"]).create_many(
-        [NewTimer(id="b", execute_at=AT, **TIMER), NewTimer(delay=HOUR, **TIMER), NewTimer(**LOCAL, **TIMER)],
+        [
+            NewTimer(id="b", execute_at=AT, **TIMER),
+            NewTimer(delay=HOUR, **TIMER),
+            NewTimer(**LOCAL, **TIMER),
+            NewTimer(delay=HOUR, target=TARGET),
+        ],
         spread=HOUR,
     ),
     "cancelTimers": lambda d, has: d.timers(has["namespace"]).cancel_many(["t1", "b"], if_revisions={"t1": 1}),
@@ -230,12 +241,14 @@ USES: dict[str, Use] = {
         d.timers(has["namespace"]).put("put", delay=HOUR, if_absent=True, **TIMER),
         d.timers(has["namespace"]).put("put", execute_at=AT, if_revision=1, **TIMER),
         d.timers(has["namespace"]).put("put", **LOCAL, **TIMER),
+        d.timers(has["namespace"]).put("put", delay=HOUR, target=TARGET),
     ],
     "getTimer": lambda d, has: d.timers(has["namespace"]).get(has["timer_id"]),
     "patchTimer": lambda d, has: [
         d.timers(has["namespace"]).update(has["timer_id"], execute_at=AT, if_revision=1, **TIMER),
         d.timers(has["namespace"]).update(has["timer_id"], delay=HOUR),
         d.timers(has["namespace"]).update(has["timer_id"], **LOCAL),
+        d.timers(has["namespace"]).update(has["timer_id"], target=TARGET),
     ],
     "cancelTimer": lambda d, has: d.timers(has["namespace"]).cancel(has["timer_id"], if_revision=1),
     "deleteTimer": lambda d, has: d.timers(has["namespace"]).delete(has["timer_id"], if_revision=1),
@@ -283,6 +296,7 @@ USES: dict[str, Use] = {
             due_at=AT, idempotency_key="k", timeout=HOUR / 60, retry_policy=POLICY, correlation_id="c", **CALL
         ),
         d.service_calls.submit(delay=HOUR, **CALL),
+        d.service_calls.submit(**MESSAGE),
     ],
     "submitServiceCalls": lambda d, has: d.service_calls.submit_many(
         [
@@ -290,6 +304,7 @@ USES: dict[str, Use] = {
                 due_at=AT, idempotency_key="k", timeout=HOUR / 60, retry_policy=POLICY, correlation_id="c", **CALL
             ),
             names.NewServiceCall(delay=HOUR, **CALL),
+            names.NewServiceCall(**MESSAGE),
         ]
     ),
     "cancelServiceCalls": lambda d, has: d.service_calls.cancel_many(
@@ -315,6 +330,7 @@ USES: dict[str, Use] = {
     "patchServiceCall": lambda d, has: [
         d.service_calls.update(d.service_calls.submit(delay=HOUR, **CALL).id, due_at=AT, if_revision=1, **CALL),
         d.service_calls.update(d.service_calls.submit(due_at=AT, **CALL).id, delay=HOUR),
+        d.service_calls.update(d.service_calls.submit(due_at=AT, **CALL).id, target=TARGET),
         d.service_calls.star(has["service_call_id"]),
         d.service_calls.unstar(has["service_call_id"]),
     ],

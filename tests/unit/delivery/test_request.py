@@ -188,3 +188,15 @@ def test_the_correlation_id_is_a_header(correlation_id: str, sent: str) -> None:
 
 def test_without_correlation_id_there_is_no_header() -> None:
     assert "x-correlation-id" not in headers()
+
+
+def test_a_message_to_a_target_names_its_firing_and_has_no_headers_of_the_client() -> None:
+    arn = "arn:aws:sqs:eu-central-1:123456789012:orders"
+    sent = callback(callback_url=arn, headers_json='{"x-own": "1"}')
+
+    assert sent.url == arn
+    assert sent.body == (
+        b'{"namespace":"orders","timerId":"order-1","executeAt":"2026-12-20T15:30:00.000Z",'
+        b'"firedAt":"2026-12-20T15:30:00.012Z","attempt":1,"payload":null,"firingId":"0190f0aa-firing"}'
+    )
+    assert not any(line.startswith("x-own") for line in sent.headers)

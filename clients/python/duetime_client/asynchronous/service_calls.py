@@ -13,7 +13,7 @@ from duetime_client.asynchronous.transport import AsyncTransport
 from duetime_client.batching import encoded_calls, encoded_refs
 from duetime_client.call_models import CallEvent, CallStatus, Execution, Method, NewServiceCall, ServiceCall
 from duetime_client.following import EventPage, Following
-from duetime_client.models import ItemResult
+from duetime_client.models import ItemResult, Target
 from duetime_client.requests import MERGE_PATCH, changing, reading, removing, segment
 from duetime_client.values import UNSET, RawJson, RetryPolicy, Unset
 
@@ -30,8 +30,9 @@ class AsyncServiceCalls:
         self,
         *,
         name: str,
-        url: str,
-        method: Method | str = Method.GET,
+        url: str | None = None,
+        target: Target | None = None,
+        method: Method | str | None = None,
         headers: Mapping[str, str] | None = None,
         body: Any = None,
         due_at: datetime | None = None,
@@ -46,13 +47,16 @@ class AsyncServiceCalls:
         """A new call, due now unless ``due_at`` or ``delay`` says otherwise; or the one that was submitted before
         with this idempotency key and content.
 
-        A ``body`` that is a text is sent as this text, anything else as JSON. Without ``idempotency_key`` the client
-        makes one, so that a request whose answer was lost can be repeated. Raises ``Conflict`` when other content was
-        submitted with this key.
+        One of ``url`` and ``target`` is needed. The ``method`` is GET when it is omitted; a target has none and
+        takes a ``body`` that is an object. A ``body`` that is a text is sent as this text, anything else as JSON.
+
+        Without ``idempotency_key`` the client makes one, so that a request whose answer was lost can be repeated.
+        Raises ``Conflict`` when other content was submitted with this key.
         """
         call = NewServiceCall(
             name=name,
             url=url,
+            target=target,
             method=method,
             headers=headers,
             body=body,
@@ -150,6 +154,7 @@ class AsyncServiceCalls:
         delay: timedelta | Unset = UNSET,
         method: Method | str | Unset = UNSET,
         url: str | Unset = UNSET,
+        target: Target | Unset = UNSET,
         headers: Mapping[str, str] | Unset | None = UNSET,
         body: Any = UNSET,
         if_revision: int | None = None,
@@ -160,7 +165,7 @@ class AsyncServiceCalls:
         With ``if_revision`` only if it still has this one, else ``PreconditionFailed``.
         """
         members = bodies.patch(bodies.CALL, name=name, tags=tags, starred=starred, due_at=due_at, delay=delay)
-        request = bodies.patch(bodies.CALL_REQUEST, method=method, url=url, headers=headers, body=body)
+        request = bodies.patch(bodies.CALL_REQUEST, method=method, url=url, target=target, headers=headers, body=body)
         return await self._transport.send(
             changing(
                 "patchServiceCall",

@@ -20,6 +20,7 @@ from duetime_client.models import (
     MovedTimers,
     NewTimer,
     Redriven,
+    Target,
     Timer,
     TimerState,
 )
@@ -49,7 +50,8 @@ class AsyncTimers:
     async def create(
         self,
         *,
-        callback_url: str,
+        callback_url: str | None = None,
+        target: Target | None = None,
         execute_at: datetime | None = None,
         delay: timedelta | None = None,
         local_time: str | None = None,
@@ -64,7 +66,8 @@ class AsyncTimers:
         correlation_id: str | None = None,
         tags: Sequence[str] = (),
     ) -> Timer:
-        """A new timer, or the one that exists with the same id and content.
+        """A new timer, or the one that exists with the same id and content. One of ``callback_url`` and ``target`` is
+        needed.
 
         ``local_time`` is like "2027-03-28T09:00", by the clocks of ``time_zone``. One that does not exist there fires
         at the first instant after the gap; with ``dst`` "skip" it is refused.
@@ -74,6 +77,7 @@ class AsyncTimers:
         """
         timer = NewTimer(
             callback_url=callback_url,
+            target=target,
             execute_at=execute_at,
             delay=delay,
             local_time=local_time,
@@ -94,7 +98,8 @@ class AsyncTimers:
         self,
         timer_id: str,
         *,
-        callback_url: str,
+        callback_url: str | None = None,
+        target: Target | None = None,
         execute_at: datetime | None = None,
         delay: timedelta | None = None,
         local_time: str | None = None,
@@ -117,6 +122,7 @@ class AsyncTimers:
         """
         timer = NewTimer(
             callback_url=callback_url,
+            target=target,
             execute_at=execute_at,
             delay=delay,
             local_time=local_time,
@@ -191,6 +197,7 @@ class AsyncTimers:
         time_zone: str | Unset = UNSET,
         dst: Dst | str | Unset = UNSET,
         callback_url: str | Unset = UNSET,
+        target: Target | Unset = UNSET,
         payload: Any = UNSET,
         headers: Mapping[str, str] | Unset | None = UNSET,
         retry_policy: RetryPolicy | Unset | None = UNSET,
@@ -212,6 +219,7 @@ class AsyncTimers:
             time_zone=time_zone,
             dst=dst,
             callback_url=callback_url,
+            target=target,
             payload=payload,
             headers=headers,
             retry_policy=retry_policy,

@@ -13,11 +13,12 @@ from pydantic_core import ErrorDetails
 from duetime.api.http.batches import MAX_BATCH_ITEMS
 from duetime.api.http.errors import FieldError, InvalidFields
 from duetime.api.http.raw_json import RawObject, Shape, read_object
-from duetime.api.http.request import Request
-from duetime.api.http.request_models import PLAIN_SHAPE, NothingBody, RequestModel
+from duetime.api.http.request import Request, utf8_length
+from duetime.api.http.request_models import PLAIN_SHAPE, NothingBody, RequestModel, TargetBody
 from duetime.api.http.validation_messages import message_of
 from duetime.delivery.egress import EgressPolicy, RefusedUrl
-from duetime.domain.errors import InvalidInput
+from duetime.domain.errors import InvalidInput, PayloadTooLarge
+from duetime.domain.targets import MAX_TARGET_BODY_BYTES, is_arn
 from duetime.domain.times import check_range, round_up
 
 MAX_BODY_BYTES: Final = 1024 * 1024
@@ -133,9 +134,34 @@ def after(now: datetime, delay_seconds: float, field: str = "delay") -> datetime
         raise InvalidInput(field, "leads beyond the year 9999") from None
 
 
+def read_destination(field: str, url: str | None, target: TargetBody | None) -> str | None:
+    """Return what is stored of a URL, the member ``field``, or of the member ``target`` beside it: its ARN.
+
+    Raises ``InvalidInput`` for both.
+    """
+    if target is None:
+        return url
+    if url is not None:
+        raise InvalidInput(field, "cannot be given with target")
+    return target.arn
+
+
+def check_target_body(field: str, json_text: str) -> None:
+    """Raises ``PayloadTooLarge``."""
+    if utf8_length(json_text) > MAX_TARGET_BODY_BYTES:
+        raise PayloadTooLarge(field, f"must have at most {MAX_TARGET_BODY_BYTES} bytes of JSON with target")
+
+
 def check_egress(field: str, url: str, egress: EgressPolicy) -> None:
-    """What is wrong whenever it is sent is refused now. A name is judged by where it leads when it is sent."""
+    """What is wrong whenever it is sent is refused now. A name is judged by where it leads when it is sent.
+
+    The ARN of a target is named by its own member, beside ``field``.
+    """
     try:
-        egress.check_url(url)
+        if is_arn(url):
+            field = f"{field.rpartition('.')[0]}.target.arn".lstrip(".")
+            egress.check_target(url)
+        else:
+            egress.check_url(url)
     except RefusedUrl as error:
         raise InvalidInput(field, str(error)) from None

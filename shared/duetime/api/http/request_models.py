@@ -14,6 +14,7 @@ from duetime.api.http import validators
 from duetime.api.http.raw_json import Shape
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, MAX_ATTEMPTS, MIN_INTERVAL_SECONDS
 from duetime.domain.service_calls import ONE_ATTEMPT
+from duetime.domain.targets import MAX_ARN_CHARACTERS
 from duetime.domain.times import MAX_DURATION_CHARACTERS, MAX_DURATION_SECONDS
 
 MAX_PAGE_ITEMS: Final = 500
@@ -36,6 +37,16 @@ _URL_SCHEMA: Final = {
     "maxLength": validators.MAX_URL_CHARACTERS,
     "description": "an absolute http or https URL in ASCII, without user information or fragment",
     "examples": ["https://shop.example.com/hooks/orders"],
+}
+EXAMPLE_TARGET: Final[dict[str, Any]] = {"arn": "arn:aws:sqs:eu-central-1:123456789012:orders"}
+_ARN_SCHEMA: Final = {
+    "type": "string",
+    "format": "duetime-target-arn",
+    "maxLength": MAX_ARN_CHARACTERS,
+    "pattern": "^arn:aws[a-z-]*:(?:sqs|sns|events|lambda|states):",
+    "description": "of an SQS queue, an SNS topic, an EventBridge bus, a Lambda function or a Step Functions state"
+    " machine",
+    "examples": [EXAMPLE_TARGET["arn"]],
 }
 
 
@@ -163,6 +174,7 @@ def any_case(kind: type[EnumT]) -> BeforeValidator:
 Instant = Annotated[datetime, PlainValidator(validators.instant), WithJsonSchema(_INSTANT_SCHEMA)]
 Duration = Annotated[float, PlainValidator(validators.duration_seconds), WithJsonSchema(duration_schema())]
 CallbackUrl = Annotated[str, AfterValidator(validators.callback_url), WithJsonSchema(_URL_SCHEMA)]
+TargetArn = Annotated[str, AfterValidator(validators.target_arn), WithJsonSchema(_ARN_SCHEMA)]
 RetryPolicy = Annotated[str, AfterValidator(validators.retry_policy), WithJsonSchema(_RETRY_POLICY_SCHEMA)]
 """JSON text."""
 TimerRetryPolicy = Annotated[
@@ -206,6 +218,14 @@ class RequestModel(BaseModel):
     )
 
 
+class TargetBody(RequestModel):
+    """What takes a message in the place of a URL. The deployment allows which ones; none by default."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE_TARGET]})
+
+    arn: TargetArn
+
+
 class NothingBody(RequestModel):
     """No members: what is asked for is in the path."""
 
@@ -235,3 +255,4 @@ def shape_of(
 
 
 PLAIN_SHAPE: Final = Shape()
+WITH_TARGET: Final = {"target": PLAIN_SHAPE}

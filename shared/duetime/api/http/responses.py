@@ -17,6 +17,7 @@ from msgspec import Meta, Raw
 
 from duetime.api.http.request import Reply
 from duetime.domain.retry import RetryPolicy
+from duetime.domain.targets import is_arn
 from duetime.domain.timers import Failure, FailureReason
 from duetime.domain.times import format_duration, format_instant
 
@@ -34,6 +35,17 @@ class ResponseModel(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
                 value = getattr(source, name)
                 given[name] = format_instant(value) if isinstance(value, datetime) else value
         return cls(**given)
+
+
+class TargetResponse(ResponseModel):
+    """What takes a message on AWS, in the place of a URL."""
+
+    arn: str
+
+
+def shown_destination(stored: str) -> tuple[str | None, TargetResponse | None]:
+    """Return the URL and the target that ``stored`` is: one of them is None."""
+    return (None, TargetResponse(stored)) if is_arn(stored) else (stored, None)
 
 
 Instant = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]

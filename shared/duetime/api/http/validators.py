@@ -19,6 +19,7 @@ from duetime.delivery.egress import parse_destination
 from duetime.domain.api_keys import MAX_KEY_SECONDS
 from duetime.domain.retry import RetryPolicy, parse_retry_policy
 from duetime.domain.secrets import MAX_OVERLAP_SECONDS
+from duetime.domain.targets import parse_arn
 from duetime.domain.times import parse_duration, parse_instant
 
 MAX_URL_CHARACTERS = 2048
@@ -115,6 +116,10 @@ def callback_url(value: str) -> str:
     if "#" in value:
         raise ValueError("must not have a fragment")
     raise ValueError("must be an absolute http or https URL in ASCII, without spaces or control characters")
+
+
+def target_arn(value: str) -> str:
+    return parse_arn(value).arn
 
 
 @lru_cache(maxsize=_CACHED_CHECKS)

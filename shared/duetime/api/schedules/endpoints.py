@@ -151,8 +151,8 @@ def _read_schedule(services: Services, request: Request, space: Namespace, sched
     body = validate(ScheduleBody, found)
     if schedule_id is not None and body.id not in (None, schedule_id):
         raise InvalidInput("id", "is not the one in the path")
-    if body.callback_url is None and body.service_call is None:
-        raise InvalidInput("callbackUrl", "is required, or serviceCall")
+    if body.callback_url is None and body.target is None and body.service_call is None:
+        raise InvalidInput("callbackUrl", "is required, or target or serviceCall")
     schedule_id = _checked_id(space, schedule_id or body.id or context.new_id())
     now = context.clock.now()
     return NewSchedule(

@@ -7,36 +7,36 @@ from typing import Any
 
 from duetime.api.context import ApiContext
 from duetime.api.http.errors import FieldError, InvalidFields
-from duetime.api.http.parsing import check_egress
 from duetime.api.http.request import utf8_length
 from duetime.api.http.validators import MAX_TAG_CHARACTERS, MAX_TAGS
 from duetime.api.schedules.requests import OF_CALLBACKS, ScheduleFields
-from duetime.api.timers.parsing import check_callback
+from duetime.api.service_calls.parsing import read_request
+from duetime.api.timers.parsing import check_callback, target_content
 from duetime.domain.call_templates import schedule_tag, template_json
 from duetime.domain.errors import InvalidInput, PayloadTooLarge
 from duetime.domain.namespaces import Namespace
-from duetime.domain.service_calls import CallContent, request_spec
+from duetime.domain.service_calls import CallContent
 from duetime.domain.timers import MAX_PAYLOAD_BYTES, SERVICE_CALLS
 
-_OTHERS = ("callbackUrl", *OF_CALLBACKS)
+_OTHERS = ("callbackUrl", "target", *OF_CALLBACKS)
 
 
 def read_target(body: ScheduleFields, space: Namespace, schedule_id: str, context: ApiContext) -> dict[str, Any]:
-    """Return the fields of ``TimerContent`` that follow from ``serviceCall``, checked; none of a callback.
+    """Return the fields of ``TimerContent`` that follow from ``serviceCall`` or ``target``, checked; none of a URL.
 
     Raises ``InvalidInput`` and ``PayloadTooLarge``.
     """
     call = body.service_call
     if call is None:
         check_callback(body, context)
-        return {}
+        return target_content(body)
     named = type(body).model_fields.items()
     others = [field.alias for name, field in named if field.alias in _OTHERS and getattr(body, name) is not None]
     if others:
         raise InvalidFields([FieldError(str(name), "cannot be given with serviceCall") for name in others])
-    check_egress("serviceCall.request.url", call.request.url, context.egress)
+    request = read_request("serviceCall.request", call.request, context.egress)
     given = {name: value for name, value in vars(call).items() if value is not None}
-    template = CallContent(**{"correlation_id": ""} | given | {"request": request_spec(**vars(call.request))})
+    template = CallContent(**{"correlation_id": ""} | given | {"request": request})
     _check_tags(template.tags, schedule_tag(space.name, schedule_id))
     text = template_json(template)
     if utf8_length(text) > MAX_PAYLOAD_BYTES:

@@ -11,12 +11,14 @@ from duetime.api.calendars.requests import CALENDAR_NAME_SCHEMA
 from duetime.api.http import validators
 from duetime.api.http.request_models import (
     MAX_COUNT,
+    WITH_TARGET,
     CallbackUrl,
     Instant,
     PagedBody,
     PageQuery,
     RequestModel,
     Tag,
+    TargetBody,
     all_of,
     any_case,
     at_most_one_of,
@@ -188,7 +190,7 @@ OF_CALLBACKS: Final = ("payload", "headers", "retryPolicy", "timeoutSeconds", "c
 class ScheduleFields(TimingFields, CallbackFields):
     """When it occurs, what is done then, and what is done when that cannot be in time. Null is the default."""
 
-    callback_url: CallbackUrl | None = Field(default=None, description="where each occurrence is sent")  # type: ignore[assignment]
+    callback_url: CallbackUrl | None = Field(default=None, description="where each occurrence is sent")
     service_call: CallTemplateBody | None = Field(
         default=None,
         description="what each occurrence submits in the place of a callback, for the tenant of the namespace;"
@@ -223,7 +225,8 @@ class ScheduleBody(ScheduleFields):
     model_config = ConfigDict(
         json_schema_extra=all_of(
             some_of("cron", "every", "rrule"),
-            one_of("callbackUrl", "serviceCall"),
+            one_of("callbackUrl", "target", "serviceCall"),
+            at_most_one_of("target", "headers"),
             *(at_most_one_of("serviceCall", name) for name in OF_CALLBACKS),
         )
         | {
@@ -244,15 +247,21 @@ class ScheduleBody(ScheduleFields):
 
 
 class SchedulePatch(ScheduleFields):
-    """A JSON merge patch: what is omitted stays, null clears. Neither ``callbackUrl`` nor ``serviceCall`` can be
-    cleared. Only that of both can be given which the schedule has; ``serviceCall`` is replaced as a whole."""
+    """A JSON merge patch: what is omitted stays, null clears. None of ``callbackUrl``, ``target`` and
+    ``serviceCall`` can be cleared. ``serviceCall`` can be given if the schedule has one, and is replaced as a whole;
+    the others if it has none, and take each other's place."""
 
     model_config = ConfigDict(
-        json_schema_extra=all_of(*(at_most_one_of("serviceCall", name) for name in ("callbackUrl", *OF_CALLBACKS)))
+        json_schema_extra=all_of(
+            at_most_one_of("callbackUrl", "target", "serviceCall"),
+            at_most_one_of("target", "headers"),
+            *(at_most_one_of("serviceCall", name) for name in OF_CALLBACKS),
+        )
         | {"examples": [{"cron": "0 10 * * *"}, {"maxFirings": None}]}
     )
 
     callback_url: CallbackUrl = Field(default=None)  # type: ignore[assignment]  # omitted; null is refused
+    target: TargetBody = Field(default=None, description="takes no headers")  # type: ignore[assignment]
     service_call: CallTemplateBody = Field(default=None, description="replaced as a whole")  # type: ignore[assignment]
 
     def given_of(self, kind: type) -> dict[str, Any]:
@@ -330,7 +339,7 @@ class BackfillBody(PagedBody):
     )
 
 
-SCHEDULE_SHAPE: Final = shape_of(ScheduleBody, objects={"serviceCall": CALL_TEMPLATE_SHAPE})
+SCHEDULE_SHAPE: Final = shape_of(ScheduleBody, objects={"serviceCall": CALL_TEMPLATE_SHAPE, **WITH_TARGET})
 
 
 class SchedulePreviewBody(TimingFields):

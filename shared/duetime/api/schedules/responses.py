@@ -14,11 +14,13 @@ from duetime.api.http.responses import (
     Page,
     ResponseModel,
     RetryPolicyResponse,
+    TargetResponse,
     TimerRetryPolicyResponse,
     failure_response,
     instant,
     raw,
     retry_policy_response,
+    shown_destination,
     timer_retry_policy_response,
 )
 from duetime.api.service_calls.responses import CallRequestResponse, call_request_response
@@ -176,7 +178,8 @@ class ScheduleResponse(ResponseModel):
     service_call: Annotated[
         ScheduledCallResponse | None, Meta(description="what an occurrence submits in the place of a callback")
     ]
-    callback_url: Annotated[str | None, Meta(description="null with serviceCall")]
+    callback_url: Annotated[str | None, Meta(description="null with target and serviceCall")]
+    target: TargetResponse | None
     timeout_seconds: Annotated[int | None, Meta(description="null with serviceCall")]
     expire_after: Annotated[str | None, Meta(description="a duration in whole units", examples=["1h30m"])]
     correlation_id: str | None
@@ -197,6 +200,7 @@ def schedule_response(timer: Timer, namespace_policy: RetryPolicy) -> ScheduleRe
     readable = readable_timing(timer)
     spec = readable or TimingSpec()
     policy = SchedulePolicy() if schedule is None else schedule.policy
+    callback_url, target = (None, None) if timer.submits_call else shown_destination(content.callback_url)
     return ScheduleResponse(
         id=timer.schedule_id or "",
         namespace=timer.namespace,
@@ -233,7 +237,8 @@ def schedule_response(timer: Timer, namespace_policy: RetryPolicy) -> ScheduleRe
         max_firings=policy.max_firings,
         pause_after=policy.pause_after,
         service_call=_call_response(timer),
-        callback_url=None if timer.submits_call else content.callback_url,
+        callback_url=callback_url,
+        target=target,
         timeout_seconds=None if timer.submits_call else content.callback_timeout_seconds,
         expire_after=None if content.expire_after_ms is None else format_duration(content.expire_after_ms),
         correlation_id=content.correlation_id,

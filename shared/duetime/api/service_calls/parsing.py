@@ -11,10 +11,16 @@ from typing import Any, Final
 from duetime.api.http import validators
 from duetime.api.http.errors import FieldError, InvalidFields
 from duetime.api.http.idempotency import IDEMPOTENCY_KEY, given_key
-from duetime.api.http.parsing import after, check_egress, validate
+from duetime.api.http.parsing import after, check_egress, check_target_body, read_destination, validate
 from duetime.api.http.raw_json import RawObject
 from duetime.api.http.request import Request, utf8_length
-from duetime.api.service_calls.requests import CallRequestPatch, RerunBody, ServiceCallBody, ServiceCallPatch
+from duetime.api.service_calls.requests import (
+    CallRequest,
+    CallRequestPatch,
+    RerunBody,
+    ServiceCallBody,
+    ServiceCallPatch,
+)
 from duetime.app.service_calls import check_waits
 from duetime.delivery.egress import EgressPolicy
 from duetime.domain.errors import InvalidInput, PayloadTooLarge
@@ -22,6 +28,7 @@ from duetime.domain.service_calls import (
     MAX_BODY_BYTES,
     CallChange,
     CallContent,
+    Method,
     RequestSpec,
     ServiceCall,
     Submission,
@@ -29,6 +36,7 @@ from duetime.domain.service_calls import (
     request_spec,
     rerun,
 )
+from duetime.domain.targets import is_arn
 from duetime.domain.timers import UNSET
 from duetime.domain.times import format_instant
 
@@ -65,9 +73,9 @@ def read_submission(
     """
     _check_body_size(found)
     body = validate(ServiceCallBody, found)
-    check_egress("request.url", body.request.url, egress)
+    call_request = read_request("request", body.request, egress)
     due = _due(body.due_at, body.delay, now)
-    asked = _asked(body) | {"request": request_spec(**vars(body.request))}
+    asked = _asked(body) | {"request": call_request}
     correlation_id = body.correlation_id or _correlation_id(request) or new_id()
     return Submission(
         **asked | {"correlation_id": correlation_id},
@@ -105,8 +113,10 @@ def read_patch(found: RawObject, *, egress: EgressPolicy, now: datetime) -> Call
     given = patch.model_fields_set
     if given >= {"due_at", "delay"}:
         raise InvalidFields([FieldError("dueAt", "and delay cannot both be given")])
-    if "request" in given and "url" in patch.request.model_fields_set:
-        check_egress("request.url", patch.request.url, egress)
+    if "request" in given:
+        url = read_destination("request.url", patch.request.url, patch.request.target)
+        if url is not None:
+            check_egress("request.url", url, egress)
     due_at = after(now, patch.delay) if "delay" in given else patch.due_at
     is_rescheduled = bool(given & {"due_at", "delay"})
 
@@ -128,10 +138,43 @@ def _asked(body: ServiceCallBody | ServiceCallPatch) -> dict[str, Any]:
     return {name: _NULL[name] if value is None else value for name, value in values.items()}
 
 
+def read_request(field: str, given: CallRequest, egress: EgressPolicy) -> RequestSpec:
+    """Return the request that ``given``, the member ``field``, describes. Raises ``InvalidInput`` and
+    ``PayloadTooLarge``."""
+    url = read_destination(f"{field}.url", given.url, given.target)
+    if url is None:
+        raise InvalidInput(f"{field}.url", "is required, or target")
+    method = given.method or (None if given.target is None else Method.POST)
+    if method is None:
+        raise InvalidInput(f"{field}.method", "is required with url")
+    check_egress(f"{field}.url", url, egress)
+    request = request_spec(method=method, url=url, headers_json=given.headers_json, body_json=given.body_json)
+    _check_message(field, request)
+    return request
+
+
 def _patched(stored: RequestSpec, patch: CallRequestPatch) -> RequestSpec:
-    given = patch.model_fields_set
-    fields = type(patch).model_fields
-    return request_spec(**{name: getattr(patch if name in given else stored, name) for name in fields})
+    given = {name: getattr(patch, name) for name in patch.model_fields_set}
+    target = given.pop("target", None)
+    if target is not None:
+        given = {"method": Method.POST, "headers_json": None} | given | {"url": target.arn}
+    kept = {name: getattr(stored, name) for name in ("method", "url", "headers_json", "body_json")}
+    request = request_spec(**kept | given)
+    _check_message("request", request)
+    return request
+
+
+def _check_message(field: str, request: RequestSpec) -> None:
+    """Refuse what its target does not take. Some targets take no other body than an object."""
+    if not is_arn(request.url):
+        return
+    if request.method is not Method.POST:
+        raise InvalidInput(f"{field}.method", "must be POST with target, or omitted")
+    if request.headers_json is not None:
+        raise InvalidInput(f"{field}.headers", "cannot be given with target")
+    if request.body_json is None or not request.body_json.startswith("{"):
+        raise InvalidInput(f"{field}.body", "must be an object with target")
+    check_target_body(f"{field}.body", request.body_json)
 
 
 def _due(due_at: datetime | None, delay_seconds: float | None, now: datetime) -> _Due:

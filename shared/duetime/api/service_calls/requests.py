@@ -10,6 +10,8 @@ from duetime.api.http import validators
 from duetime.api.http.batches import MAX_BATCH_ITEMS
 from duetime.api.http.raw_json import Shape
 from duetime.api.http.request_models import (
+    EXAMPLE_TARGET,
+    WITH_TARGET,
     CallbackUrl,
     CorrelationId,
     Duration,
@@ -20,10 +22,15 @@ from duetime.api.http.request_models import (
     RetryPolicy,
     Revision,
     Tags,
+    TargetBody,
+    all_of,
     any_case,
     at_most_one_of,
+    given,
     headers_schema,
+    one_of,
     shape_of,
+    some_of,
     text_schema,
 )
 from duetime.api.service_calls import validators as call_validators
@@ -59,20 +66,47 @@ _EXAMPLE_REQUEST: dict[str, Any] = {
 }
 
 
-class CallRequest(RequestModel):
-    """The HTTP request to be sent."""
+_MESSAGE: Final = {
+    "not": {
+        "allOf": [
+            given("target"),
+            {
+                "anyOf": [
+                    {"properties": {"body": {"not": {"type": "object"}}}},
+                    {"required": ["method"], "properties": {"method": {"not": {"enum": ["POST", None]}}}},
+                ]
+            },
+        ]
+    }
+}
+"""A target takes an object, by POST."""
+_ONE_DESTINATION: Final = at_most_one_of("url", "target"), at_most_one_of("target", "headers")
 
-    method: HttpMethod
-    url: CallbackUrl
+
+class CallRequest(RequestModel):
+    """The HTTP request to be sent: ``method`` and ``url``. Or the message to a ``target``: its body is an object."""
+
+    model_config = ConfigDict(
+        json_schema_extra=all_of(one_of("url", "target"), some_of("method", "target"), _MESSAGE, *_ONE_DESTINATION)
+        | {"examples": [_EXAMPLE_REQUEST, {"target": EXAMPLE_TARGET, "body": {"customer": 4711}}]}
+    )
+
+    method: HttpMethod | None = Field(default=None, description="required with url; POST with target")
+    url: CallbackUrl | None = None
+    target: TargetBody | None = Field(default=None, description="in the place of url; takes no headers")
     headers_json: Headers | None = None
     body_json: RequestBody | None = None
 
 
 class CallRequestPatch(RequestModel):
-    """What is omitted of the request stays; null removes headers or body, each as a whole."""
+    """What is omitted of the request stays; null removes headers or body, each as a whole. ``target`` takes the
+    place of method, URL and headers, ``url`` that of the target."""
+
+    model_config = ConfigDict(json_schema_extra=all_of(*_ONE_DESTINATION))
 
     method: HttpMethod = Field(default=None)  # type: ignore[assignment]  # omitted; null is refused
     url: CallbackUrl = Field(default=None)  # type: ignore[assignment]
+    target: TargetBody = Field(default=None, description="takes no headers")  # type: ignore[assignment]
     headers_json: Headers | None = None
     body_json: RequestBody | None = None
 
@@ -209,7 +243,7 @@ class EventQuery(RequestModel):
     limit: Limit = DEFAULT_EVENTS
 
 
-_OBJECTS: Final = {"request": shape_of(CallRequest)}
+_OBJECTS: Final = {"request": shape_of(CallRequest, objects=WITH_TARGET)}
 CALL_TEMPLATE_SHAPE: Final = shape_of(CallTemplateBody, objects=_OBJECTS)
 CALL_SHAPE: Final = shape_of(ServiceCallBody, objects=_OBJECTS)
 CALLS_SHAPE: Final = shape_of(ServiceCallBody, items="serviceCalls", objects=_OBJECTS)

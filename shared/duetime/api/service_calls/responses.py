@@ -17,9 +17,11 @@ from duetime.api.http.responses import (
     Page,
     ResponseModel,
     RetryPolicyResponse,
+    TargetResponse,
     instant,
     raw,
     retry_policy_response,
+    shown_destination,
 )
 from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.domain.executions import REDACTED, Execution, ExecutionStatus, LoggedMessage
@@ -57,7 +59,8 @@ class CallOutcomeResponse(ResponseModel):
 
 class CallRequestResponse(ResponseModel):
     method: Method
-    url: str
+    url: Annotated[str | None, Meta(description="null with target")]
+    target: TargetResponse | None
     headers: Annotated[dict[str, str] | None, Meta(description="values that may be secrets read [redacted]")]
     body_bytes: Annotated[int, Meta(ge=0, description="of the body as JSON text")]
     body: Annotated[Raw | UnsetType, Meta(description="the exact text that was given; not in lists")] = UNSET
@@ -114,8 +117,11 @@ def _outcome(outcome: CallOutcome) -> CallOutcomeResponse:
 
 def call_request_response(request: RequestSpec, *, with_body: bool = True) -> CallRequestResponse:
     headers = None if request.headers_json is None else json.loads(request.headers_json)
+    url, target = shown_destination(request.url)
     return CallRequestResponse.of(
         request,
+        url=url,
+        target=target,
         headers=headers and {name: _shown(name, value) for name, value in headers.items()},
         body=raw(request.body_json) if with_body else UNSET,
     )
@@ -144,7 +150,9 @@ class _Message(ResponseModel, kw_only=True):
 
 class SentRequest(_Message, kw_only=True):
     method: Method
-    url: Annotated[str, Meta(description="values of parameters that may be secrets read [redacted]")]
+    url: Annotated[
+        str, Meta(description="or the ARN of a target; values of parameters that may be secrets read [redacted]")
+    ]
 
 
 class ReceivedResponse(_Message, kw_only=True):

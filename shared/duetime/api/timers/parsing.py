@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from duetime.api.context import ApiContext
-from duetime.api.http.parsing import after, check_egress, validate
+from duetime.api.http.parsing import after, check_egress, check_target_body, read_destination, validate
 from duetime.api.http.raw_json import RawObject
 from duetime.api.http.request import utf8_length
 from duetime.api.timers.requests import CallbackFields, RedriveBody, TimerBody, TimerFields, TimerPatch, TimerQuery
@@ -80,6 +80,8 @@ def read_timer(
     if timer_id is None:
         timer_id = context.new_id() if body.id is None else body.id
     check_id(namespace, timer_id)
+    if body.callback_url is None and body.target is None:
+        raise InvalidInput("callbackUrl", "is required, or target")
     check_callback(body, context)
     later = delay_within(spread_ms, timer_id) if spread_ms else timedelta()
     due = _due(body, now, later)
@@ -124,7 +126,12 @@ def given_content(body: CallbackFields, *, execute_at: datetime, **others: Any) 
     """Return the content of a timer that ``body`` and ``others`` describe."""
     values = vars(body)
     given = {name: value for name in body.model_fields_set if name in _NULL and (value := values[name]) is not None}
-    return TimerContent(**{**given, "execute_at": execute_at, **others})
+    return TimerContent(**{**given, "execute_at": execute_at, **target_content(body), **others})
+
+
+def target_content(given: CallbackFields) -> dict[str, Any]:
+    """Return the fields of ``TimerContent`` that follow from ``target``; none without it."""
+    return {} if given.target is None else {"callback_url": given.target.arn, "headers_json": None}
 
 
 def read_change(found: RawObject, context: ApiContext, *, now: datetime) -> TimerChange:
@@ -134,7 +141,7 @@ def read_change(found: RawObject, context: ApiContext, *, now: datetime) -> Time
     given = patch.model_fields_set
     check_callback(patch, context)
     values = {name: null if getattr(patch, name) is None else getattr(patch, name) for name, null in _NULL.items()}
-    change = {name: value for name, value in values.items() if name in given}
+    change = {name: value for name, value in values.items() if name in given} | target_content(patch)
     due = _due(patch, now)
     if due is not None:
         change |= {"execute_at": due.at, "timing_json": due.timing_json}
@@ -142,9 +149,16 @@ def read_change(found: RawObject, context: ApiContext, *, now: datetime) -> Time
 
 
 def check_callback(given: CallbackFields, context: ApiContext) -> None:
-    """Refuse a callback that this deployment does not send, or whose response it cannot wait for."""
-    if given.callback_url is not None:
-        check_egress("callbackUrl", given.callback_url, context.egress)
+    """Refuse a callback that this deployment does not send, that its target does not take, or whose response is not
+    waited for."""
+    url = read_destination("callbackUrl", given.callback_url, given.target)
+    if url is not None:
+        check_egress("callbackUrl", url, context.egress)
+    if given.target is not None:
+        if given.headers_json is not None:
+            raise InvalidInput("headers", "cannot be given with target")
+        if given.payload_json is not None:
+            check_target_body("payload", given.payload_json)
     if given.retry_policy_json is not None:
         escalate_url = read_retry_policy(given.retry_policy_json).escalate_url
         if escalate_url is not None:

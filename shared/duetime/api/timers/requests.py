@@ -15,7 +15,9 @@ from duetime.api.http import validators
 from duetime.api.http.batches import MAX_BATCH_ITEMS
 from duetime.api.http.raw_json import Shape
 from duetime.api.http.request_models import (
+    EXAMPLE_TARGET,
     MAX_PAGE_ITEMS,
+    WITH_TARGET,
     CallbackUrl,
     CorrelationId,
     Cursor,
@@ -26,6 +28,7 @@ from duetime.api.http.request_models import (
     Revision,
     Tag,
     Tags,
+    TargetBody,
     TimerRetryPolicy,
     all_of,
     any_case,
@@ -115,7 +118,8 @@ DstOfOne = Annotated[Dst, PlainValidator(_dst_of_one), WithJsonSchema({"type": "
 class CallbackFields(RequestModel):
     """What is sent, and how: of a timer, and of a schedule. Null is the default."""
 
-    callback_url: CallbackUrl
+    callback_url: CallbackUrl | None = None
+    target: TargetBody | None = Field(default=None, description="in the place of callbackUrl; takes no headers")
     payload_json: Payload | None = None
     headers_json: Headers | None = None
     retry_policy_json: TimerRetryPolicy | None = None
@@ -152,12 +156,17 @@ class TimerFields(CallbackFields):
 
 _ONLY_LOCAL: Final = all_of(only_with("localTime", "timeZone", "dst"), only_with("timeZone", "localTime"))
 
+_NO_HEADERS: Final = at_most_one_of("target", "headers")
+
 
 class TimerBody(TimerFields):
-    """A timer to create. Exactly one of ``executeAt``, ``delay`` and ``localTime`` is required."""
+    """A timer to create. Exactly one of ``executeAt``, ``delay`` and ``localTime`` is required, and exactly one of
+    ``callbackUrl`` and ``target``."""
 
     model_config = ConfigDict(
-        json_schema_extra=all_of(one_of("executeAt", "delay", "localTime"), _ONLY_LOCAL)
+        json_schema_extra=all_of(
+            one_of("executeAt", "delay", "localTime"), one_of("callbackUrl", "target"), _NO_HEADERS, _ONLY_LOCAL
+        )
         | {
             "examples": [
                 {
@@ -168,6 +177,7 @@ class TimerBody(TimerFields):
                     "retryPolicy": {"maxAttempts": 5, "initialInterval": "30s"},
                     "tags": ["reminder"],
                 },
+                {"delay": "1h", "target": EXAMPLE_TARGET, "payload": {"orderId": 4711}},
                 {"delay": "1h30m", "callbackUrl": "https://shop.example.com/hooks/orders"},
                 {
                     "localTime": "2027-03-28T09:00",
@@ -182,10 +192,16 @@ class TimerBody(TimerFields):
 
 
 class TimerPatch(TimerFields):
-    """A JSON merge patch: what is omitted stays, null clears. The due time and ``callbackUrl`` cannot be cleared."""
+    """A JSON merge patch: what is omitted stays, null clears. The due time and where it is sent cannot be
+    cleared; ``target`` takes the place of ``callbackUrl`` and headers, ``callbackUrl`` that of ``target``."""
 
     model_config = ConfigDict(
-        json_schema_extra=all_of(at_most_one_of("executeAt", "delay", "localTime"), _ONLY_LOCAL)
+        json_schema_extra=all_of(
+            at_most_one_of("executeAt", "delay", "localTime"),
+            at_most_one_of("callbackUrl", "target"),
+            _NO_HEADERS,
+            _ONLY_LOCAL,
+        )
         | {"examples": [{"delay": "2h"}, {"payload": {"orderId": 4712}, "tags": None}]}
     )
 
@@ -194,6 +210,7 @@ class TimerPatch(TimerFields):
     local_time: LocalTime = Field(default=None)  # type: ignore[assignment]
     time_zone: TimeZone = Field(default=None)  # type: ignore[assignment]
     callback_url: CallbackUrl = Field(default=None)  # type: ignore[assignment]
+    target: TargetBody = Field(default=None, description="takes no headers")  # type: ignore[assignment]
 
 
 class SpreadFields(RequestModel):
@@ -270,6 +287,6 @@ class RedriveBody(RequestModel):
     )
 
 
-TIMER_SHAPE: Final = shape_of(TimerBody)
-TIMERS_SHAPE: Final = shape_of(TimerBody, items="timers")
+TIMER_SHAPE: Final = shape_of(TimerBody, objects=WITH_TARGET)
+TIMERS_SHAPE: Final = shape_of(TimerBody, items="timers", objects=WITH_TARGET)
 PLAIN_ITEMS_SHAPE: Final = Shape(items="timers")

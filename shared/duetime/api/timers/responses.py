@@ -13,10 +13,12 @@ from duetime.api.http.responses import (
     Instant,
     Page,
     ResponseModel,
+    TargetResponse,
     TimerRetryPolicyResponse,
     failure_response,
     instant,
     raw,
+    shown_destination,
     timer_retry_policy_response,
 )
 from duetime.domain.attempts import AttemptOutcome, AttemptRecord
@@ -45,7 +47,8 @@ class TimerResponse(ResponseModel):
     created_at: Instant
     updated_at: Instant
     failure: FailureResponse | None
-    callback_url: str
+    callback_url: Annotated[str | None, Meta(description="null with target")]
+    target: TargetResponse | None
     timeout_seconds: int
     expire_after: Annotated[str | None, Meta(description="a duration in whole units", examples=["1h30m"])]
     correlation_id: str | None
@@ -60,6 +63,7 @@ class TimerResponse(ResponseModel):
 def timer_response(timer: Timer, namespace_policy: RetryPolicy) -> TimerResponse:
     """``namespace_policy`` holds for a timer without a retry policy of its own."""
     content = timer.content
+    callback_url, target = shown_destination(content.callback_url)
     local = None if content.timing_json is None else read_local_due(content.timing_json)
     return TimerResponse(
         id=timer.timer_id,
@@ -75,7 +79,8 @@ def timer_response(timer: Timer, namespace_policy: RetryPolicy) -> TimerResponse
         created_at=format_instant(timer.created_at),
         updated_at=format_instant(timer.updated_at),
         failure=failure_response(timer.failure),
-        callback_url=content.callback_url,
+        callback_url=callback_url,
+        target=target,
         timeout_seconds=content.callback_timeout_seconds,
         expire_after=None if content.expire_after_ms is None else format_duration(content.expire_after_ms),
         correlation_id=content.correlation_id,
