@@ -227,3 +227,20 @@ def test_a_namespace_that_is_not_there_and_one_that_is_made(console: Console) ->
     page.get_by_role("link", name=console.namespace).click()
     page.get_by_text("No timers yet.").wait_for()
     assert console.api("GET", f"/v1/namespaces/{console.namespace}")["numShards"] == 2
+
+
+def test_a_failure_leads_to_its_escalation(console: Console, receiver: Receiver) -> None:
+    console.make_namespace()
+    alerts = receiver.on("/alerts", reply(200))
+    page = console.page
+    console.timers("new")
+    page.get_by_label("Callback URL").fill(receiver.on("/refuses", reply(404)))
+    page.get_by_label("Id", exact=True).fill("escalated")
+    page.get_by_text("Retries", exact=True).click()
+    page.get_by_label("Escalate to").fill(alerts)
+    page.get_by_role("button", name="Create").click()
+    expect_state(page, "Failed")
+    page.get_by_text(alerts, exact=True).wait_for()
+    page.get_by_role("link", name="its escalation").click()
+    expect_state(page, "Fired")
+    page.get_by_role("heading", name=re.compile("^escalation:")).wait_for()

@@ -151,6 +151,8 @@ export const paths = {
   schedules: (name) => `v1/namespaces/${segment(name)}/schedules`,
   schedule: (name, id) => `v1/namespaces/${segment(name)}/schedules/${idSegment(id)}`,
   preview: "v1/schedules/preview",
+  calendars: "v1/calendars",
+  calendar: (name) => `v1/calendars/${segment(name)}`,
   redrive: (name) => `v1/namespaces/${segment(name)}/redrive`,
   calls: (tenant) => `v1/tenants/${segment(tenant)}/service-calls`,
   call: (tenant, id) => `v1/tenants/${segment(tenant)}/service-calls/${segment(id)}`,

@@ -3,6 +3,7 @@
 import { callDetail } from "./call-detail.js";
 import { callForm } from "./call-form.js";
 import { callList } from "./call-list.js";
+import { calendarDetail, calendarList, changeCalendar, createCalendar } from "./calendars.js";
 import { deadLetters } from "./dead-letters.js";
 import { byKey, h, replace } from "./dom.js";
 import { icon } from "./icons.js";
@@ -35,6 +36,10 @@ const VIEWS = [
   ["schedules/:namespace/new", createSchedule, "schedules"],
   ["schedules/:namespace/schedule/:id", scheduleDetail, "schedules"],
   ["schedules/:namespace/schedule/:id/change", changeSchedule, "schedules"],
+  ["calendars", calendarList, "schedules"],
+  ["calendars/new", createCalendar, "schedules"],
+  ["calendars/calendar/:name", calendarDetail, "schedules"],
+  ["calendars/calendar/:name/change", changeCalendar, "schedules"],
   ["dead-letters", namespaceHome, "dead-letters"],
   ["dead-letters/:namespace", deadLetters, "dead-letters"],
 ];

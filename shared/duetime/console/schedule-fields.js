@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { lines, number } from "./forms.js";
 import { listedFacts, writeLines } from "./field-lists.js";
 import { fromInput, toInput, when, zone } from "./times.js";
-import { code } from "./ui.js";
+import { code, link, place } from "./ui.js";
 
 const texts = { type: "textarea", rows: 2, read: lines, write: writeLines, show: (list) => list.map((one) => h("div", null, code(one))) };
 const instant = { type: "datetime-local", read: readInstant, write: toInput, show: (iso) => when(iso) };
@@ -19,7 +19,7 @@ export const TIMING = [
 export const MORE_TIMING = [
   { name: "rrule", label: "Rules", wide: true, ...texts, hint: "of RFC 5545, such as FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17; one to a line" },
   { name: "exclude", label: "Except", wide: true, ...texts, hint: "dates such as 2026-12-25, and cron expressions; one to a line" },
-  { name: "calendar", label: "Calendar", hint: "the name of one, which knows the business days" },
+  { name: "calendar", label: "Calendar", hint: "the name of one, which knows the business days", show: (name) => link(place("calendars", "calendar", name), name) },
   {
     name: "dayOff",
     label: "On other days",

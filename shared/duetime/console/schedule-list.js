@@ -47,7 +47,12 @@ export function scheduleList(page, { namespace }) {
       "div",
       { class: "head" },
       h("div", null, h("h1", null, "Schedules"), namespaceChoice(page, namespace)),
-      session.may("writer") && h("a", { class: "button primary", href: create, data: { key: "new" } }, "Create a schedule"),
+      h(
+        "div",
+        { class: "actions" },
+        h("a", { class: "button", href: place("calendars"), data: { key: "calendars" } }, "Calendars"),
+        session.may("writer") && h("a", { class: "button primary", href: create, data: { key: "new" } }, "Create a schedule"),
+      ),
     ),
     tabs(page, base, "state", STATES),
     filters(page, base, FILTERS, { kept: ["state"] }),
