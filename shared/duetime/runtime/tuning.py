@@ -52,8 +52,8 @@ def _check_hook_url(url: str) -> str:
 def _check_public_url(url: str) -> str:
     """Return ``url`` without slashes at its end, since paths follow it."""
     _check_hook_url(url)
-    if "?" in url or "#" in url:
-        raise ValueError("must be an http or https URL without a query")
+    if not set("?#@").isdisjoint(url):  # each receiver gets it
+        raise ValueError("must be an http or https URL without a query and without a user")
     if not set('"\\').isdisjoint(url):
         raise ValueError("must be an http or https URL")
     return url.rstrip("/")

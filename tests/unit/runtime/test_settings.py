@@ -243,3 +243,11 @@ def test_what_is_wrong_is_said_in_the_words_of_the_api(given: dict[str, str], me
     with pytest.raises(InvalidSettings) as caught:
         load_settings(LocalSettings, given, environ={})
     assert caught.value.message.startswith(message)
+
+
+@pytest.mark.parametrize("url", ["ftp://x.test", "https://x.test/?q", "https://x.test/#f", "https://user:pw@x.test"])
+def test_a_public_url_that_receivers_cannot_use_or_should_not_see_is_refused(url: str) -> None:
+    with pytest.raises(InvalidSettings, match="DUETIME_PUBLIC_URL: must be an http or https URL") as refused:
+        load_settings(LocalSettings, environ={"DUETIME_PUBLIC_URL": url})
+
+    assert "pw" not in str(refused.value)

@@ -63,21 +63,29 @@ class Recording:
         timer's (``domain.outcomes.reconciled``)."""
         statuses: dict[int, RecordStatus] = {}
         waiting = dict(enumerate(outcomes))
-        for _ in rounds():
-            statuses |= zip(waiting, self._write(list(waiting.values()), now), strict=True)
-            refused = [place for place in waiting if statuses[place] in _IN_DOUBT]
-            stored = self._read([waiting[place].outcome.timer for place in refused]) if refused else []
-            again: dict[int, LeasedOutcome] = {}
-            for place, timer in zip(refused, stored, strict=True):
-                becomes = reconciled(waiting[place].outcome, timer)
-                if becomes is RecordStatus.APPLIED:
-                    statuses[place] = becomes
-                elif isinstance(becomes, Outcome) and statuses[place] is RecordStatus.SUPERSEDED:
-                    again[place] = replace(waiting[place], outcome=becomes)
-            if not again:
+        for turn in rounds():
+            if turn:  # read now, not before the wait
+                waiting = self._reconciled(waiting, statuses)
+            if waiting:
+                statuses |= zip(waiting, self._write(list(waiting.values()), now), strict=True)
+                waiting = {place: each for place, each in waiting.items() if statuses[place] in _IN_DOUBT}
+            if not waiting:
                 return [statuses[place] for place in range(len(outcomes))]
-            waiting = again
         raise StoreUnavailable("other writers changed the timers again and again")
+
+    def _reconciled(
+        self, refused: dict[int, LeasedOutcome], statuses: dict[int, RecordStatus]
+    ) -> dict[int, LeasedOutcome]:
+        """Return what is to be written again, and note in ``statuses`` what was written before."""
+        again: dict[int, LeasedOutcome] = {}
+        stored = self._read([each.outcome.timer for each in refused.values()])
+        for (place, each), timer in zip(refused.items(), stored, strict=True):
+            becomes = reconciled(each.outcome, timer)
+            if becomes is RecordStatus.APPLIED:
+                statuses[place] = becomes
+            elif isinstance(becomes, Outcome) and statuses[place] is RecordStatus.SUPERSEDED:
+                again[place] = replace(each, outcome=becomes)
+        return again
 
     def _read(self, timers: Sequence[Timer]) -> list[Timer | None]:
         rows = self._backend.read(TIMER, [key_of(timer) for timer in timers])
