@@ -55,7 +55,7 @@ REPEATED: dict[str, tuple[str, ...]] = {
 }
 """Stores of which these parts of the contract alone are run always: models, emulators, a second version, SQLite
 without its file.
-`make test-repeated` runs the rest, which takes minutes; CI does so on a machine that is fast enough (.ci/run)."""
+`make test-repeated` runs the rest, which takes minutes."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
