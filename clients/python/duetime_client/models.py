@@ -232,8 +232,18 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierShards:
+    """The shards to which new timers went, or go, until ``until``."""
+
+    num_shards: int
+    first_shard: int
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
-    """``rate_limit`` counts attempts started per second. What is None is not limited here, or as it is by default."""
+    """``rate_limit`` counts attempts started per second. What is None is not limited here, or as it is by default.
+    ``earlier_shards``: of one that was resharded, the oldest first."""
 
     name: str
     tenant_id: str
@@ -252,6 +262,7 @@ class Namespace:
     pause_reason: str | None
     unreadable: str | None = None
     """In a list: why what is stored of it cannot be read. Its timers wait."""
+    earlier_shards: tuple[EarlierShards, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Final
 
 from duetime_client.errors import ApiError, Conflict, DuetimeError, NotFound, Throttled, Unavailable, Unreachable
 
-_NOTHING_WAS_DONE: Final = frozenset({"store_not_ready", "too_many_streams"})
+_NOTHING_WAS_DONE: Final = frozenset({"namespace_resharding", "store_not_ready", "too_many_streams"})
 """Codes of a 503 to a request that was not carried out."""
 _IN_USE: Final = "idempotency_key_in_use"
 """The code of a 409: an earlier try is still being carried out."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -23,10 +23,11 @@ from duetime.delivery.firing_urls import FIRING_KEY
 from duetime.domain.clock import Clock
 from duetime.domain.errors import NamespaceNotFound, StoreError
 from duetime.domain.events import Event
-from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, NAMESPACE_SECONDS, Namespace
+from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, NAMESPACE_KEPT, NAMESPACE_SECONDS, Namespace
 from duetime.domain.principals import Principal
 from duetime.domain.redaction import DEFAULT_RULES, RedactionRules
 from duetime.domain.timers import MAX_CALLBACK_TIMEOUT_SECONDS, Timer
+from duetime.domain.times import MIN_INSTANT
 from duetime.stores.port.store import Store
 from duetime.stores.shared_keys import shared_key
 
@@ -110,31 +111,35 @@ class ApiContext:
 
 
 class NamespaceCache:
-    """Namespaces by name, as they were ``NAMESPACE_SECONDS`` ago at most. Absence is asked for every time."""
+    """Namespaces by name, as they were ``NAMESPACE_SECONDS`` ago at most, or ``NAMESPACE_KEPT`` while the store does
+    not answer. Absence is asked for every time."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._found: dict[str, tuple[Namespace, float]] = {}
-        """With the monotonic time up to which they are taken for current."""
+        self._found: dict[str, tuple[Namespace, float, datetime]] = {}
+        """With the monotonic time up to which they are taken for current, and when they were read."""
 
     def get(self, name: str, principal: Principal | None) -> Namespace:
         """Raises ``NamespaceNotFound``, also when it is another tenant's, and ``NamespaceUnreadable`` where not even
         its shards can be read.
 
-        While the store does not answer, what was known stays.
         """
-        known, stale_at = self._found.get(name, (None, float("-inf")))
-        if known is None or self._clock.monotonic() >= stale_at:
+        known, stale_at, read_at = self._found.get(name, (None, float("-inf"), MIN_INSTANT))
+        now = self._clock.now()
+        is_old = now - read_at > NAMESPACE_KEPT  # by the time that goes on while a process is frozen, too
+        if known is None or is_old or self._clock.monotonic() >= stale_at:
             try:
                 known = stored_namespace(self._store, name, principal=None)
             except NamespaceNotFound:
                 self._found.pop(name, None)
                 raise
             except StoreError:
-                if known is None:
+                if known is None or is_old:
                     raise
-            self.note(known)
+                self._keep(known, read_at)
+            else:
+                self._keep(known, now)
         return visible(known if known.num_shards else readable(known), principal)
 
     def open(self, name: str, principal: Principal | None) -> Namespace:
@@ -147,9 +152,12 @@ class NamespaceCache:
 
     def note(self, namespace: Namespace) -> None:
         """``namespace`` is as it was just read or stored."""
+        self._keep(namespace, self._clock.now())
+
+    def _keep(self, namespace: Namespace, read_at: datetime) -> None:
         if len(self._found) >= _MAX_CACHED_NAMESPACES:
             self._found.clear()
-        self._found[namespace.name] = namespace, self._clock.monotonic() + NAMESPACE_SECONDS
+        self._found[namespace.name] = namespace, self._clock.monotonic() + NAMESPACE_SECONDS, read_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Namespaces that are paused, resumed and deleted, for the API and the command line alike.
+"""Namespaces that are paused, resumed, resharded and deleted, for the API and the command line alike.
 
 Pollers and other API processes know of a namespace what it was up to ``NAMESPACE_SECONDS`` ago. So a pause takes that
 long, and a deletion ends only when nobody can still be creating timers: ``_SETTLED`` after it began.
@@ -13,15 +13,24 @@ from typing import Any
 
 from duetime.app.namespaces import changed_namespace, check_revision, found_namespace, kept
 from duetime.app.revisions import Revisions
-from duetime.domain.errors import NamespaceNotEmpty
-from duetime.domain.namespaces import NAMESPACE_SECONDS, Namespace, NamespaceState, Pause
+from duetime.domain.errors import NamespaceConflict, NamespaceNotEmpty, StoreUnavailable
+from duetime.domain.namespaces import (
+    MAX_EARLIER_SHARDS,
+    NAMESPACE_SECONDS,
+    RESHARD_AFTER,
+    Namespace,
+    NamespaceState,
+    Pause,
+)
 from duetime.domain.principals import Principal
+from duetime.domain.times import format_instant
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import ChangeStatus, TimerFilter, TimerRef
 
 log = logging.getLogger(__name__)
 
 _SETTLED = timedelta(seconds=2 * NAMESPACE_SECONDS)
+_TRIES = 5
 _PAGE = 500
 _PAGES_AT_ONCE = 10
 _EVERYTHING = TimerFilter()
@@ -81,6 +90,38 @@ def resumed(
         changed_namespace(store, name, change, principal=principal, now=now),
         principal,
     )
+
+
+def resharded(
+    store: Store,
+    name: str,
+    num_shards: int,
+    *,
+    principal: Principal | None,
+    now: datetime,
+    wanted: Revisions | None = None,
+) -> Namespace:
+    """Give a namespace another number of shards: new timers go there after ``RESHARD_AFTER``. The others stay.
+
+    One that has so many is left as it is. Raises ``NamespaceNotFound``, ``NamespaceDeleting``, ``RevisionMismatch``,
+    ``InvalidInput`` when no dedicated shards are left, and ``NamespaceConflict`` before the switch of an earlier
+    reshard, and after ``MAX_EARLIER_SHARDS``.
+    """
+    for _ in range(_TRIES):
+        namespace = kept(found_namespace(store, name, principal=principal))
+        check_revision(namespace, wanted)
+        if namespace.num_shards == num_shards:
+            return namespace
+        if namespace.is_resharding(now):
+            at = format_instant(namespace.earlier_shards[-1].until)
+            raise NamespaceConflict(f"namespace {name!r} goes over to {namespace.num_shards} shards at {at}")
+        if len(namespace.earlier_shards) == MAX_EARLIER_SHARDS:
+            raise NamespaceConflict(f"namespace {name!r} was resharded {MAX_EARLIER_SHARDS} times, which is the most")
+        until = now + RESHARD_AFTER
+        stored = store.catalogue.reshard_namespace(namespace, num_shards=num_shards, until=until, now=now)
+        if stored is not None:
+            return _logged({"action": "namespace.resharded"}, stored, principal)
+    raise StoreUnavailable(f"namespace {name!r} is being changed all the time")
 
 
 def delete_some(

@@ -67,9 +67,9 @@ _settings_options = options(
 )
 
 
-@click.group(short_help="Create, change, pause and redrive namespaces.")
+@click.group(short_help="Create, change, pause, reshard and redrive namespaces.")
 def namespaces() -> None:
-    """Create namespaces, change their settings, pause them, redrive their failed timers.
+    """Create namespaces, change their settings and shards, pause them, redrive their failed timers.
 
     \b
       duetime namespaces create orders --num-shards 16
@@ -80,7 +80,7 @@ def namespaces() -> None:
 
 @namespaces.command()
 @click.argument("namespace")
-@click.option("--num-shards", type=click.IntRange(1), help="Cannot be changed later.  [default: the server's]")
+@click.option("--num-shards", type=click.IntRange(1), help="Can be changed by reshard.  [default: the server's]")
 @click.option("--dedicated", is_flag=True, help="Use shards that no other namespace shares.")
 @_settings_options
 @json_option
@@ -166,6 +166,23 @@ def pause(*, remote: Remote, namespace: str, reason: str | None, if_revision: in
 def resume(*, remote: Remote, namespace: str, if_revision: int | None, as_json: bool) -> None:
     """Resume NAMESPACE. Its setting --misfire says whether timers that came due meanwhile fire or expire."""
     response = remote.call("POST", _path(namespace, "/resume"), if_revision=if_revision, has="name")
+    show_item(response.content, as_json=as_json)
+
+
+@namespaces.command(short_help="Give a namespace another number of shards.")
+@click.argument("namespace")
+@click.option("--num-shards", type=click.IntRange(1), required=True, help="More or fewer than before.")
+@if_revision_option
+@json_option
+@on_server("reshardNamespace")
+def reshard(*, remote: Remote, namespace: str, num_shards: int, if_revision: int | None, as_json: bool) -> None:
+    """Give NAMESPACE another number of shards while it runs.
+
+    New timers go there after two minutes; the others stay and fire where they are. In the 20 seconds before, creating
+    a timer whose shard changes is refused with a time to try again.
+    """
+    body = {"num_shards": num_shards}
+    response = remote.call("POST", _path(namespace, "/reshard"), body=body, if_revision=if_revision, has="name")
     show_item(response.content, as_json=as_json)
 
 

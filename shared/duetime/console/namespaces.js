@@ -72,7 +72,7 @@ export function createNamespace(changed) {
       "div",
       { class: "fields" },
       field("namespace", "Name", { wide: true, hint: "lower case letters, digits, . _ -", autofocus: true }),
-      field("numShards", "Shards", { inputmode: "numeric", hint: "1 to 4096, cannot be changed later; empty for the default" }),
+      field("numShards", "Shards", { inputmode: "numeric", hint: "1 to 4096; empty for the default" }),
       field("dedicated", "Shards of its own", { type: "checkbox" }),
     ),
     label: "Create",

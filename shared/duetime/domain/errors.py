@@ -61,9 +61,19 @@ class NamespaceNotFound(DuetimeError):
 
 
 class NamespaceConflict(DuetimeError):
-    """A namespace exists with another ``num_shards`` or ``dedicated``; both are immutable."""
+    """A namespace exists with another ``num_shards`` or ``dedicated``, or cannot be resharded now."""
 
     code = "namespace_conflict"
+
+
+class NamespaceResharding(DuetimeError):
+    """New timers with this id are about to go to another shard: until then none is created."""
+
+    code = "namespace_resharding"
+
+    def __init__(self, name: str, *, retry_after_seconds: float) -> None:
+        super().__init__(f"namespace {name!r} is about to go over to its new shards: create it again after that")
+        self.retry_after_seconds = retry_after_seconds
 
 
 class NamespaceDeleting(DuetimeError):

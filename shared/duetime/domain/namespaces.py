@@ -1,12 +1,15 @@
-"""Namespaces: named sets of timers with a fixed number of shards."""
+"""Namespaces: named sets of timers, the shards that these are on, and how a namespace gets others."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import chain
 
 from duetime.domain.calendars import Calendar
+from duetime.domain.errors import NamespaceResharding
 from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy, policy_in_force
 from duetime.domain.shards import MAX_SHARED_SHARDS, shard_index
@@ -16,6 +19,15 @@ DEFAULT_NUM_SHARDS = 16
 MAX_NUM_SHARDS = MAX_SHARED_SHARDS
 NAMESPACE_SECONDS = 10.0
 """For how long a process may go by what it has read of a namespace: pollers as well as the API."""
+NAMESPACE_KEPT: timedelta = timedelta(seconds=60)
+"""For how long it may at the most, while the store does not tell it anew."""
+RESHARD_AFTER: timedelta = timedelta(seconds=120)
+"""How long after a reshard new timers go to the new shards: longer than ``NAMESPACE_KEPT`` and ``RESHARD_PAUSE``."""
+RESHARD_PAUSE: timedelta = timedelta(seconds=20)
+"""So long before that, nothing is created whose shard changes. It covers the longest request and the difference of
+clocks."""
+MAX_EARLIER_SHARDS = 8
+"""How often a namespace can be resharded: a timer is looked for in that many shards more."""
 
 
 class NamespaceState(StrEnum):
@@ -90,12 +102,25 @@ class EncryptedSecret:
 
 
 @dataclass(frozen=True, slots=True)
-class Namespace:
-    """``num_shards``, ``first_shard``, ``dedicated`` and ``tenant_id`` never change after creation.
+class EarlierShards:
+    """The shards to which new timers of a namespace went until ``until``. Those that are there stay there."""
 
-    ``revision`` counts changes of ``settings`` and ``secrets`` from 1. ``unreadable`` tells why what is stored of it
-    cannot be read, and quotes nothing of it: such a namespace has neither settings nor secrets, and no shards where
-    those cannot be read either.
+    num_shards: int
+    first_shard: int
+    until: datetime
+
+    def shard_of(self, timer_id: str) -> int:
+        return self.first_shard + shard_index(timer_id, self.num_shards)
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """``dedicated`` and ``tenant_id`` never change after creation; ``num_shards`` and ``first_shard`` by a reshard.
+
+    ``earlier_shards``, the oldest first, are those that it had before; the last of them are in force up to their
+    ``until``. ``revision`` counts changes of ``settings``, ``secrets`` and shards from 1. ``unreadable`` tells why
+    what is stored of it cannot be read, and quotes nothing of it: such a namespace has neither settings nor secrets,
+    and no shards where those cannot be read either.
     """
 
     name: str
@@ -108,6 +133,7 @@ class Namespace:
     revision: int = 1
     tenant_id: str = DEFAULT_TENANT
     unreadable: str | None = None
+    earlier_shards: tuple[EarlierShards, ...] = ()
 
     @property
     def state(self) -> NamespaceState:
@@ -116,11 +142,52 @@ class Namespace:
         return NamespaceState.ACTIVE if self.settings.pause is None else NamespaceState.PAUSED
 
     def as_created(self) -> Namespace:
-        """Return the part that never changes, which may be cached for ever."""
+        """Return the part of an internal namespace that never changes, which may be cached for ever."""
         return replace(self, settings=NamespaceSettings(), secrets=(), revision=1, unreadable=None)
 
+    def is_resharding(self, now: datetime) -> bool:
+        """Tell whether new timers still go to the earlier shards."""
+        return bool(self.earlier_shards) and now < self.earlier_shards[-1].until
+
     def shard_of(self, timer_id: str) -> int:
+        """Return the shard of a new timer, but for one that ``is_resharding``."""
         return self.first_shard + shard_index(timer_id, self.num_shards)
 
-    def shard_ids(self) -> range:
-        return range(self.first_shard, self.first_shard + self.num_shards)
+    def shards_of(self, timer_id: str, now: datetime) -> Sequence[int]:
+        """Return the shards that a timer may be on: first the one on which it is created ``now``.
+
+        On the others none is created any more. So one that is not there will not be, and one that is there keeps its
+        place until its row is gone.
+        """
+        newest = self.shard_of(timer_id)
+        if not self.earlier_shards:
+            return (newest,)
+        shards = [each.shard_of(timer_id) for each in self.earlier_shards]
+        first = shards[-1] if self.is_resharding(now) else newest
+        return (*dict.fromkeys((first, newest, *reversed(shards))),)
+
+    def shards_of_new(self, timer_id: str, now: datetime) -> Sequence[int]:
+        """Return ``shards_of``. Raises ``NamespaceResharding`` shortly before the first of them becomes another."""
+        if self.is_resharding(now):
+            last = self.earlier_shards[-1]
+            left = last.until - now
+            if left <= RESHARD_PAUSE and last.shard_of(timer_id) != self.shard_of(timer_id):
+                raise NamespaceResharding(self.name, retry_after_seconds=left.total_seconds())
+        return self.shards_of(timer_id, now)
+
+    def shard_ranges(self) -> list[range]:
+        """Return the shards with timers of it, earlier ones too: in order, and none twice."""
+        parts = [(self.first_shard, self.num_shards)]
+        parts += ((each.first_shard, each.num_shards) for each in self.earlier_shards)
+        ranges: list[range] = []
+        for first, count in sorted(parts):
+            if ranges and first <= ranges[-1].stop:
+                ranges[-1] = range(ranges[-1].start, max(ranges[-1].stop, first + count))
+            else:
+                ranges.append(range(first, first + count))
+        return ranges
+
+    def shard_ids(self) -> Sequence[int]:
+        """Return the shards of ``shard_ranges``."""
+        ranges = self.shard_ranges()
+        return ranges[0] if len(ranges) == 1 else (*chain(*ranges),)

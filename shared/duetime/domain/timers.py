@@ -8,7 +8,7 @@ parked timers, ``Waiting`` where a receiver has taken the work and is to say whe
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum, StrEnum
 from typing import Final
@@ -125,6 +125,7 @@ class Timer:
     ``attempt_log`` is the JSON text of its last attempts (``domain.attempts``).
     ``schedule`` is that of a timer that is a schedule, where it stands now. A timer that is an occurrence of one has
     it as it stood then: its ``pending`` is the occurrence, and the timer has no ``timing_json``.
+    ``elsewhere``: of a new one, the other shards where one with its id may be (``Namespace.shards_of``).
     """
 
     namespace: str
@@ -145,6 +146,7 @@ class Timer:
     rearmed_at: datetime | None = None
     attempt_log: str | None = None
     schedule: Schedule | None = None
+    elsewhere: tuple[int, ...] = field(default=(), compare=False)
 
     @property
     def schedule_id(self) -> str | None:
@@ -255,11 +257,13 @@ def new_timer(
     firing_id: str,
     now: datetime,
 ) -> Timer:
-    """The first revision of a timer."""
+    """The first revision of a timer. Raises ``NamespaceResharding``."""
+    shard_id, *elsewhere = namespace.shards_of_new(timer_id, now)
     return Timer(
         namespace=namespace.name,
         timer_id=timer_id,
-        shard_id=namespace.shard_of(timer_id),
+        shard_id=shard_id,
+        elsewhere=tuple(elsewhere),
         content=content,
         digest=digest,
         state=TimerState.SCHEDULED,

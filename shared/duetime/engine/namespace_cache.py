@@ -6,8 +6,8 @@ Read in the threads that poll, looked up by the event loop. A change takes effec
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from duetime.delivery.encryption import SecretBox, SecretUnavailable
@@ -38,7 +38,7 @@ class NamespaceView:
     ``max_in_flight`` and ``rate_limit_per_second`` (attempts started) are for all pollers together.
     """
 
-    shard_ids: range = field(default=range(0))
+    shard_ids: Sequence[int] = ()
     retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY
     max_in_flight: int | None = None
     rate_limit_per_second: float | None = None
@@ -211,7 +211,7 @@ def _unreadable(name: str, namespace: Namespace | None, reason: str, monotonic: 
         "a namespace cannot be read; its timers wait",
         extra={"action": "namespace.unreadable", "namespace": name, "reason": reason},
     )
-    shard_ids = range(0) if namespace is None else namespace.shard_ids()
+    shard_ids = () if namespace is None else namespace.shard_ids()
     view = NamespaceView(shard_ids=shard_ids, is_usable=False)
     return _Entry(view, monotonic + NAMESPACE_SECONDS, namespace, is_unreadable=True)
 

@@ -162,6 +162,7 @@ NAMESPACE: Final = Entity(
         _text("namespace_name", 63),
         _whole("num_shards"),
         _whole("first_shard"),
+        _maybe_long("earlier_shards"),
         Field("is_dedicated", Kind.FLAG),
         _at("created_at"),
         _whole("namespace_revision", LONG),

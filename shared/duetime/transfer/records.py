@@ -64,7 +64,7 @@ class Unreadable:
     reason: str
 
 
-OF_STORE: Final = {"shard_id": 0, "first_shard": 0, "unreadable": None}
+OF_STORE: Final = {"shard_id": 0, "first_shard": 0, "earlier_shards": (), "elsewhere": (), "unreadable": None}
 """The fields that no record has, and what stands for them: the target's namespaces decide the shards."""
 
 Value: TypeAlias = (

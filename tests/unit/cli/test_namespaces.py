@@ -61,6 +61,14 @@ class TestNamespaces:
         assert orders(store).settings.rate_limit_per_second == 10
         assert orders(store).settings.retry_policy_json == policy
 
+    def test_one_is_resharded(self, cli: Cli, store: Store) -> None:
+        shown = json.loads(cli("namespaces", "reshard", "orders", "--num-shards", "9", "--json")[0])
+
+        assert (shown["numShards"], [each["numShards"] for each in shown["earlierShards"]]) == (9, [4])
+        stored = store.catalogue.get_namespace("orders")
+        assert stored is not None
+        assert (stored.num_shards, stored.earlier_shards[0].num_shards) == (9, 4)
+
     def test_one_is_paused_and_resumed(self, cli: Cli, store: Store) -> None:
         shown = json.loads(cli("namespaces", "pause", "orders", "--json", "--reason", "stocktaking")[0])
         assert (shown["state"], shown["pauseReason"]) == ("Paused", "stocktaking")

@@ -197,6 +197,9 @@ USES: dict[str, Use] = {
     "resumeNamespace": lambda d, has: d.namespaces.resume(
         has["namespace"], if_revision=d.namespaces.get(has["namespace"]).revision
     ),
+    "reshardNamespace": lambda d, has: d.namespaces.reshard(
+        has["namespace"], num_shards=64, if_revision=d.namespaces.get(has["namespace"]).revision
+    ),
     "deleteNamespace": lambda d, has: d.namespaces.delete(
         has["namespace"], force=True, if_revision=d.namespaces.get(has["namespace"]).revision
     ),

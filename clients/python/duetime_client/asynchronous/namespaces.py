@@ -43,7 +43,7 @@ class AsyncNamespaces:
     ) -> Namespace:
         """Create a namespace, confirm it, or change its settings. What is not given stays, None clears a setting.
 
-        ``num_shards`` and ``dedicated`` never change: other values than it has are a ``Conflict``.
+        ``num_shards`` and ``dedicated`` do not change by this: other values than it has are a ``Conflict``.
         """
         body = bodies.patch(
             bodies.NAMESPACE,
@@ -76,6 +76,15 @@ class AsyncNamespaces:
         """Fire again. What became due meanwhile is fired at once, or expires: as its ``misfire`` says."""
         path = f"{_of(name)}/resume"
         request = changing("resumeNamespace", "POST", path, Namespace, if_revision=if_revision)
+        return await self._transport.send(request)
+
+    async def reshard(self, name: str, *, num_shards: int, if_revision: int | None = None) -> Namespace:
+        """Give it another number of shards while it runs. New timers go there two minutes from now, when the last of
+        its ``earlier_shards`` end; the others stay where they are. A ``Conflict`` before then.
+        """
+        body = bodies.patch(bodies.NAMESPACE, num_shards=num_shards)
+        path = f"{_of(name)}/reshard"
+        request = changing("reshardNamespace", "POST", path, Namespace, body, if_revision=if_revision)
         return await self._transport.send(request)
 
     async def delete(self, name: str, *, force: bool = False, if_revision: int | None = None) -> NamespaceDeletion:

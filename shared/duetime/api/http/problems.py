@@ -50,6 +50,7 @@ from duetime.domain.errors import (
     NamespaceDeleting,
     NamespaceNotEmpty,
     NamespaceNotFound,
+    NamespaceResharding,
     NamespaceUnreadable,
     PayloadTooLarge,
     RevisionMismatch,
@@ -122,6 +123,7 @@ _KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
     (RevisionMismatch, 412, "Revision mismatch"),
     (UnsupportedMediaType, 415, "Unsupported media type"),
     (UnknownHost, 421, "Unknown host"),
+    (NamespaceResharding, 503, "Namespace resharding"),
     (SecretUnavailable, 503, "Secrets unavailable"),
     (TooManyStreams, 503, "Too many streams"),
     (AdvanceUnfinished, 503, "Advance unfinished"),
@@ -185,7 +187,7 @@ def problem_reply(error: Exception, *, request_id: str) -> Reply:
         headers["www-authenticate"] = 'Bearer realm="duetime"' + (
             ', error="invalid_token"' if error.was_given else ""
         )
-    elif isinstance(error, StoreUnavailable):
+    elif isinstance(error, StoreUnavailable | NamespaceResharding):
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after_seconds)))
     elif isinstance(error, FiringNotWaiting):
         headers["retry-after"] = str(_NOT_WAITING_RETRY_SECONDS)

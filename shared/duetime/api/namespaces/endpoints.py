@@ -1,4 +1,4 @@
-"""Namespaces: create, set, read, pause, resume, delete."""
+"""Namespaces: create, set, read, pause, resume, reshard, delete."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from duetime.api.http.request import Reply, Request
 from duetime.api.http.request_models import PLAIN_SHAPE, PageQuery
 from duetime.api.http.responses import json_reply
 from duetime.api.http.route import Route
-from duetime.api.namespaces.requests import NAMESPACE_SHAPE, DeleteNamespaceQuery, NamespaceBody, PauseBody
+from duetime.api.namespaces.requests import (
+    NAMESPACE_SHAPE,
+    DeleteNamespaceQuery,
+    NamespaceBody,
+    PauseBody,
+    ReshardBody,
+)
 from duetime.api.namespaces.responses import (
     NamespaceDeletionResponse,
     NamespacePage,
@@ -32,8 +38,8 @@ _SETTINGS = NamespaceSettings.__dataclass_fields__.keys()
 def put_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
     """Create a namespace (201), confirm it, or change its settings (200).
 
-    Settings in the body are changed, null clears one, and omitted ones stay. The number of shards never changes:
-    another number is a 409, and so is a namespace of another tenant.
+    Settings in the body are changed, null clears one, and omitted ones stay. The number of shards is changed by a
+    reshard alone: another number is a 409, and so is a namespace of another tenant.
     """
     try:
         check_namespace(namespace)
@@ -102,6 +108,27 @@ def resume_namespace(services: Services, request: Request, *, namespace: str) ->
     context = services.context
     stored = namespace_states.resumed(
         context.store, namespace, principal=request.principal, now=context.clock.now(), wanted=wanted
+    )
+    services.namespaces.note(stored)
+    return _namespace_reply(200, stored)
+
+
+def reshard_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
+    """Give a namespace another number of shards. New timers go there from the last `earlierShards[].until` on, two
+    minutes from now; the others stay and fire where they are.
+
+    In the 20 seconds before, creating a timer whose shard changes is a 503 with Retry-After.
+    """
+    wanted = if_match(request)
+    body = validate(ReshardBody, read_body(request, PLAIN_SHAPE))
+    context = services.context
+    stored = namespace_states.resharded(
+        context.store,
+        namespace,
+        body.num_shards,
+        principal=request.principal,
+        now=context.clock.now(),
+        wanted=wanted,
     )
     services.namespaces.note(stored)
     return _namespace_reply(200, stored)
@@ -211,6 +238,18 @@ ROUTES = (
         Role.ADMIN,
         summary="Fire the timers of a namespace again; late ones as its misfire says",
         tag="namespaces",
+        responses={200: NamespaceResponse},
+        problems=(400, 404, 409, 412, 413, 415),
+        conditions=(IF_MATCH,),
+    ),
+    Route(
+        "POST",
+        f"{_NAMESPACE}/reshard",
+        reshard_namespace,
+        Role.ADMIN,
+        summary="Give a namespace another number of shards while it runs",
+        tag="namespaces",
+        body=ReshardBody,
         responses={200: NamespaceResponse},
         problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),

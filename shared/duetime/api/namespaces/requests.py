@@ -40,10 +40,13 @@ MinInterval = Annotated[
 ]
 
 
-class NamespaceBody(RequestModel):
-    """What is omitted is as it is, or has its default when the namespace is new. Shards never change."""
+NumShards = Annotated[int, Field(ge=1, le=MAX_NUM_SHARDS)]
 
-    num_shards: Annotated[int, Field(ge=1, le=MAX_NUM_SHARDS)] | None = Field(
+
+class NamespaceBody(RequestModel):
+    """What is omitted is as it is, or has its default when the namespace is new. Shards do not change."""
+
+    num_shards: NumShards | None = Field(
         default=None,
         description=f"when omitted for a new namespace, what the deployment sets: {DEFAULT_NUM_SHARDS} by default",
     )
@@ -71,6 +74,12 @@ class PauseBody(RequestModel):
     """Why nothing is to be fired, for people."""
 
     reason: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(default=None, description="for people")
+
+
+class ReshardBody(RequestModel):
+    """The shards that new timers are to go to."""
+
+    num_shards: NumShards = Field(description="how many; more or fewer than before", examples=[16])
 
 
 class DeleteNamespaceQuery(RequestModel):

@@ -14,15 +14,25 @@ from duetime.domain.times import format_duration, format_instant
 _GIVEN_POLICY = "of timers without one of their own, as it was given"
 
 
+class EarlierShardsResponse(ResponseModel):
+    num_shards: int
+    first_shard: int
+    until: Annotated[Instant, Meta(description="when new timers go, or went, to the shards that came after these")]
+
+
 class NamespaceResponse(ResponseModel):
     name: str
     tenant_id: Annotated[str, Meta(description="the owner; never changes")]
     revision: Annotated[
-        int, Meta(ge=1, description="counts changes of settings and secrets; the ETag is this in quotes")
+        int, Meta(ge=1, description="counts changes of settings, secrets and shards; the ETag is this in quotes")
     ]
-    num_shards: int
+    num_shards: Annotated[int, Meta(description="changes by a reshard alone")]
     dedicated: bool
     first_shard: int
+    earlier_shards: Annotated[
+        list[EarlierShardsResponse],
+        Meta(description="of a namespace that was resharded, the oldest first: timers may be on these, too"),
+    ]
     created_at: Instant
     max_in_flight: int | None
     rate_limit: float | None
@@ -46,6 +56,9 @@ def namespace_response(namespace: Namespace) -> NamespaceResponse:
     rate, pause = settings.rate_limit_per_second, settings.pause
     return NamespaceResponse.of(
         namespace,
+        earlier_shards=[
+            EarlierShardsResponse.of(each, until=format_instant(each.until)) for each in namespace.earlier_shards
+        ],
         max_in_flight=settings.max_in_flight,
         rate_limit=int(rate) if rate is not None and rate.is_integer() else rate,
         misfire=settings.misfire,

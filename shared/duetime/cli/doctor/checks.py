@@ -173,7 +173,8 @@ def check_shards(stack: Stack, now: datetime) -> Iterator[Finding]:
     if each_gb >= FULL_SHARD_GB:
         yield _wrong(
             f"shards hold {each_gb:.1f} GB on average, and DynamoDB refuses writes to one of 10",
-            "Shorten FiredRetentionSeconds and FailedRetentionSeconds, or use namespaces with more shards",
+            "Shorten FiredRetentionSeconds and FailedRetentionSeconds, or give the namespaces more shards"
+            " (duetime namespaces reshard)",
         )
 
 

@@ -300,9 +300,8 @@ class Polling:
 
     def _owned_part(self, view: NamespaceView) -> float:
         """The part of a namespace's shards that is owned here: what this poller may use of the namespace's limits."""
-        shard_ids: Sequence[int] = view.shard_ids
-        owned = sum(shard_id in self._leases.owned for shard_id in shard_ids)
-        return owned / len(shard_ids) if owned else 1.0
+        owned = sum(shard_id in self._leases.owned for shard_id in view.shard_ids)
+        return owned / len(view.shard_ids) if owned else 1.0
 
     def _fail(self, shard: ShardState) -> None:
         self._firing.end_poll(shard)

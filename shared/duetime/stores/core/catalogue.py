@@ -8,7 +8,7 @@ from datetime import datetime
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.errors import InvalidInput, StoreUnavailable
 from duetime.domain.idempotency import IdempotencyRecord
-from duetime.domain.namespaces import Namespace
+from duetime.domain.namespaces import EarlierShards, Namespace
 from duetime.domain.shards import MAX_DEDICATED_SHARD, MAX_SHARED_SHARDS, ShardMap
 from duetime.domain.tenants import DEFAULT_TENANT
 from duetime.stores import backend as writes
@@ -27,6 +27,7 @@ from duetime.stores.core.deciding import Decision, decide
 from duetime.stores.core.namespace_codec import (
     agreed,
     decode_namespace,
+    earlier_text,
     encode_namespace,
     encode_new_namespace,
     secrets_text,
@@ -43,7 +44,7 @@ from duetime.stores.entities import (
     OF_TENANT,
     SECRET,
 )
-from duetime.stores.entity import AccessPath, Key, Row
+from duetime.stores.entity import AccessPath, Key, Row, Value
 from duetime.stores.port.pages import Page
 
 SHARED_SHARDS = "shared_shards"
@@ -136,8 +137,32 @@ class Catalogue:
             raise written.error
         if not written.is_written:
             return None
-        # As it was read: another update may have followed this one.
-        return decode_namespace(tuple((dict(zip(NAMESPACE.names, row, strict=True)) | changes).values()))
+        return _changed(row, changes)
+
+    def reshard_namespace(
+        self, namespace: Namespace, *, num_shards: int, until: datetime, now: datetime
+    ) -> Namespace | None:
+        for _ in rounds():
+            (row,) = self._backend.read(NAMESPACE, [(namespace.name,)])
+            if row is None or row[NAMESPACE.places["namespace_revision"]] != namespace.revision:
+                return None
+            stored = decode_namespace(row)
+            first, counter = self._take_shards(num_shards, is_dedicated=stored.dedicated)
+            earlier = EarlierShards(stored.num_shards, stored.first_shard, until)
+            changes = {
+                "num_shards": num_shards,
+                "first_shard": first,
+                "earlier_shards": earlier_text((*stored.earlier_shards, earlier)),
+                "namespace_revision": namespace.revision + 1,
+            }
+            is_same = Condition("namespace_revision", namespace.revision)
+            update = writes.update(NAMESPACE, row[:1], changes, is_same, known=writes.known(NAMESPACE, row))
+            (written,) = self._backend.atomic([[update, *counter]], now=now).results
+            if written.error is not None:
+                raise written.error
+            if written.is_written:
+                return _changed(row, changes)
+        raise StoreUnavailable("other writers change the namespaces again and again")
 
     def delete_namespace(self, name: str, *, if_revision: int) -> bool:
         removal = writes.delete(NAMESPACE, (name,), Condition("namespace_revision", if_revision))
@@ -206,6 +231,11 @@ class Catalogue:
                 raise written.error
         (found,) = decide(self._backend, IDEMPOTENCY_RECORD, [(record.key,)], judge, now=now)
         return found
+
+
+def _changed(row: Row, changes: dict[str, Value]) -> Namespace:
+    """Return what was read with what was written: another update may have followed."""
+    return decode_namespace(tuple((dict(zip(NAMESPACE.names, row, strict=True)) | changes).values()))
 
 
 _START = {SHARED_SHARDS: 0, DEDICATED_END: MAX_SHARED_SHARDS}

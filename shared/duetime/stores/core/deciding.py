@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
@@ -20,6 +20,16 @@ class Decision(NamedTuple, Generic[R]):
     write: Write | None = None
 
 
+def find(backend: Backend, entity: Entity, places: Sequence[Sequence[Key]]) -> list[Row | None]:
+    """Return the row of each, which stands under one of its keys. The first is asked alone: it is the usual one."""
+    rows = backend.read(entity, [keys[0] for keys in places])
+    more = [(at, key) for at, keys in enumerate(places) if rows[at] is None for key in keys[1:]]
+    if more:
+        for (at, _), row in zip(more, backend.read(entity, [key for _, key in more]), strict=True):
+            rows[at] = rows[at] or row
+    return rows
+
+
 def decide(
     backend: Backend,
     entity: Entity,
@@ -27,11 +37,13 @@ def decide(
     judge: Callable[[int, Row | None], Decision[R]],
     *,
     now: datetime,
+    others: Mapping[int, Sequence[Key]] | None = None,
     finish: Callable[[R, int], R] | None = None,
     refused: Callable[[StoreError], R] | None = None,
 ) -> list[R]:
     """Return the result of each key: what ``judge`` makes of its place in ``keys`` and the row that is stored.
 
+    ``others``: by place, the keys under which the row may stand instead, and where none is ever made.
     Whoever is overtaken by another writer judges again what that one left. ``finish`` is given the time at which the
     result was written. ``refused`` makes the result of a write that the database refuses; None: that is raised.
     """
@@ -40,7 +52,7 @@ def decide(
     if not waiting:
         return []
     for _ in rounds():
-        rows = backend.read(entity, [keys[place] for place in waiting])
+        rows = find(backend, entity, [(keys[place], *(others or {}).get(place, ())) for place in waiting])
         attempted: list[tuple[int, R]] = []
         chosen: list[Write] = []
         for place, row in zip(waiting, rows, strict=True):

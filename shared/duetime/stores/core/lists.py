@@ -10,6 +10,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.stores.backend import Backend, Query, Scan
 from duetime.stores.core.cursors import cursor_of, place_of
+from duetime.stores.core.schedules import BEFORE_ALL
 from duetime.stores.core.timer_codec import (
     decode_or_salvage,
     optional_milliseconds,
@@ -68,8 +69,10 @@ class Lists:
     def _scan(
         self, namespace: Namespace, after: Place | None, limit: int, fields: tuple[str, ...] | None = None
     ) -> Scan:
-        shards = namespace.shard_ids()
-        return self._backend.scan(
+        ranges = namespace.shard_ranges()
+        at = 0 if after is None else next(n for n, each in enumerate(ranges) if after[0] < each.stop)
+        shards = ranges[at]
+        scan = self._backend.scan(
             Query(
                 TIMER,
                 OF_NAMESPACE,
@@ -82,6 +85,9 @@ class Lists:
                 budget=PAGE_BYTES if fields is None else None,
             )
         )
+        if scan.end is None and at + 1 < len(ranges):
+            return Scan(scan.rows, (ranges[at + 1].start, BEFORE_ALL))
+        return scan
 
     def _whole(self, namespace: Namespace, places: Sequence[Place], end: Place | None) -> Scan:
         rows: list[Row] = []

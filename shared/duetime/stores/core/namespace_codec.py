@@ -14,7 +14,7 @@ from typing import Any
 
 from duetime.domain.errors import NamespaceConflict, NamespaceUnreadable
 from duetime.domain.event_webhooks import EventWebhook
-from duetime.domain.namespaces import EncryptedSecret, Misfire, Namespace, NamespaceSettings, Pause
+from duetime.domain.namespaces import EarlierShards, EncryptedSecret, Misfire, Namespace, NamespaceSettings, Pause
 from duetime.domain.retry import read_retry_policy
 from duetime.domain.tenants import is_internal
 from duetime.domain.times import MIN_INSTANT, format_instant, read_instant
@@ -66,6 +66,15 @@ def secrets_text(secrets: tuple[EncryptedSecret, ...]) -> str | None:
     return json.dumps(rows) if rows else None
 
 
+def earlier_text(earlier: tuple[EarlierShards, ...]) -> str | None:
+    """Return the text of earlier shards; None when there are none."""
+    rows = [
+        {"numShards": each.num_shards, "firstShard": each.first_shard, "until": format_instant(each.until)}
+        for each in earlier
+    ]
+    return json.dumps(rows) if rows else None
+
+
 def encode_namespace(namespace: Namespace) -> Row:
     """Return the row of a namespace, with its own time."""
     return _encode(namespace, milliseconds(namespace.created_at))
@@ -81,6 +90,7 @@ def _encode(namespace: Namespace, created_at: int | Now) -> Row:
         namespace.name,
         namespace.num_shards,
         namespace.first_shard,
+        earlier_text(namespace.earlier_shards),
         namespace.dedicated,
         created_at,
         namespace.revision,
@@ -94,12 +104,20 @@ def _encode(namespace: Namespace, created_at: int | Now) -> Row:
 def decode_namespace(row: Row) -> Namespace:
     """Return the namespace of a row. One that cannot be read says so (``Namespace.unreadable``): in a list it must
     not be in the way of others."""
-    name, num_shards, first_shard, is_dedicated, created_at, revision, settings, secrets, tenant_id, _ = row
+    name, num_shards, first_shard, earlier, is_dedicated, created_at, revision, settings, secrets, tenant_id, _ = row
     try:
         whole(sound(row))
         if num_shards < 1 or first_shard < 0:
             raise ValueError("there are no such shards")
-        namespace = Namespace(name, num_shards, first_shard, is_dedicated, instant(created_at), revision=revision)
+        namespace = Namespace(
+            name,
+            num_shards,
+            first_shard,
+            is_dedicated,
+            instant(created_at),
+            revision=revision,
+            earlier_shards=() if earlier is None else tuple(map(_earlier, json.loads(earlier))),
+        )
     except DECODING_ERRORS as error:
         unreadable = Namespace(repaired(name), 0, 0, False, MIN_INSTANT, tenant_id=text_or_empty(tenant_id))
         return replace(unreadable, unreadable=_reason(error))
@@ -112,6 +130,13 @@ def decode_namespace(row: Row) -> Namespace:
         )
     except DECODING_ERRORS as error:
         return replace(namespace, unreadable=_reason(error))
+
+
+def _earlier(row: dict[str, Any]) -> EarlierShards:
+    num_shards, first_shard = row["numShards"], row["firstShard"]
+    if not isinstance(num_shards, int) or not isinstance(first_shard, int) or num_shards < 1 or first_shard < 0:
+        raise ValueError("there are no such earlier shards")
+    return EarlierShards(num_shards, first_shard, read_instant(row["until"]))
 
 
 def _reason(error: Exception) -> str:

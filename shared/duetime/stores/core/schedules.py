@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
@@ -15,7 +16,7 @@ from duetime.stores.backend import NOW, Backend, Condition, Query, Scan, Write
 from duetime.stores.core.cursors import cursor_of, place_of
 from duetime.stores.core.deciding import Decision, decide
 from duetime.stores.core.schedule_codec import decode_occurrence, encode_occurrence
-from duetime.stores.core.timer_codec import decode_or_salvage, encode_changed
+from duetime.stores.core.timer_codec import decode_or_salvage, encode_changed, keys_of
 from duetime.stores.decoding import UnreadableError
 from duetime.stores.entities import OCCURRENCE, OF_NAMESPACE, TIMER
 from duetime.stores.entity import DAMAGED, Key, Place, Row
@@ -24,7 +25,8 @@ from duetime.stores.port.timers import ChangeResult, ChangeStatus
 
 SHARDS_PER_PAGE: Final = 64
 """How many shards one page of a list looks into."""
-_BEFORE_ALL = schedule_timer_id("")
+BEFORE_ALL: Final = schedule_timer_id("")
+"""Where a scan of a shard begins: no timer has this id."""
 
 
 class Schedules:
@@ -63,13 +65,13 @@ class Schedules:
         now: datetime,
     ) -> ChangeResult:
         timer_id = schedule_timer_id(schedule_id)
-        return self._change((namespace.shard_of(timer_id), namespace.name, timer_id), change, now)
+        return self._change(keys_of(namespace, timer_id, now), change, now)
 
     def change_of(self, occurrence: Timer, change: Callable[[Timer], Timer], *, now: datetime) -> ChangeResult:
         timer_id = schedule_timer_id(occurrence.schedule_id or "")
-        return self._change((occurrence.shard_id, occurrence.namespace, timer_id), change, now)
+        return self._change([(occurrence.shard_id, occurrence.namespace, timer_id)], change, now)
 
-    def _change(self, key: Key, change: Callable[[Timer], Timer], now: datetime) -> ChangeResult:
+    def _change(self, keys: Sequence[Key], change: Callable[[Timer], Timer], now: datetime) -> ChangeResult:
         def judge(_: int, row: Row | None) -> Decision[ChangeResult]:
             stored = None if row is None else decode_or_salvage(row)
             if row is None or stored is None:
@@ -83,26 +85,32 @@ class Schedules:
             is_same = Condition("timer_revision", stored.revision)
             return Decision(result, writes.difference(TIMER, row, encode_changed(timer), is_same))
 
-        (result,) = decide(self._backend, TIMER, [key], judge, now=now)
+        (result,) = decide(self._backend, TIMER, keys[:1], judge, now=now, others={0: keys[1:]})
         return result
 
     def backfilled(
         self, namespace: Namespace, schedule_id: str, *, cursor: str | None, limit: int, now: datetime
     ) -> Page[Timer]:
         prefix = backfill_timer_id(schedule_id)
-        start: Place = (namespace.shard_of(prefix), prefix)
-        scan = self._scan(namespace, start if cursor is None else place_of(cursor, TIMER, OF_NAMESPACE), limit)
+        shards = sorted(namespace.shards_of(prefix, now))
+        after: Place = (shards[0], prefix) if cursor is None else place_of(cursor, TIMER, OF_NAMESPACE)
+        scan = self._scan(namespace, after, limit)
         found: list[Timer] = []
+        end = scan.end
         for row in scan.rows:
             timer_id = row[TIMER.places["timer_id"]]
             if timer_id is DAMAGED:
                 continue
             if not timer_id.startswith(prefix):
-                return Page(found, None)
+                end = None
+                break
             timer = decode_or_salvage(row)
             if not timer.is_expired(now):
                 found.append(timer)
-        return Page(found, None if scan.end is None else cursor_of(scan.end))
+        following = bisect_right(shards, after[0])
+        if end is None and following < len(shards):
+            end = shards[following], prefix
+        return Page(found, None if end is None else cursor_of(end))
 
     def _scan(self, namespace: Namespace, after: Place, limit: int) -> Scan:
         """Read a page of the shard of ``after``, from there on."""
@@ -133,14 +141,17 @@ class Schedules:
 
     def list(self, namespace: Namespace, *, cursor: str | None, limit: int, now: datetime) -> Page[Timer]:
         shards = namespace.shard_ids()
-        after: Place = (shards.start, _BEFORE_ALL) if cursor is None else place_of(cursor, TIMER, OF_NAMESPACE)
+        after: Place = (shards[0], BEFORE_ALL) if cursor is None else place_of(cursor, TIMER, OF_NAMESPACE)
         found: list[Timer] = []
         for _ in range(SHARDS_PER_PAGE):
             shard_id = after[0]
             end = self._read_shard(namespace, after, limit - len(found), found)
-            if end is None and shard_id + 1 >= shards.stop:
-                return Page([each for each in found if not each.is_expired(now)], None)
-            after = (shard_id + 1, _BEFORE_ALL) if end is None else end
+            if end is None:
+                following = bisect_right(shards, shard_id)
+                if following == len(shards):
+                    return Page([each for each in found if not each.is_expired(now)], None)
+                end = shards[following], BEFORE_ALL
+            after = end
             if len(found) >= limit:
                 break
         return Page([each for each in found if not each.is_expired(now)], cursor_of(after))

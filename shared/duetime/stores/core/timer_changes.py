@@ -16,7 +16,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, Timer, TimerChange, changed, rearmed, repeats, replaced
 from duetime.stores import backend as writes
 from duetime.stores.backend import Backend, Condition, WriteStatus
-from duetime.stores.core.deciding import Decision, decide
+from duetime.stores.core.deciding import Decision, decide, find
 from duetime.stores.core.schedules import removals_of_history
 from duetime.stores.core.timer_codec import (
     decode,
@@ -25,6 +25,7 @@ from duetime.stores.core.timer_codec import (
     encode_new,
     instant,
     key_of,
+    keys_of,
 )
 from duetime.stores.decoding import UnreadableError
 from duetime.stores.entities import TIMER
@@ -43,6 +44,7 @@ from duetime.stores.refusals import log_refusal
 Judge = Callable[[int, Row | None], Decision[ChangeResult]]
 
 _REVISION = TIMER.places["timer_revision"]
+_SHARD = TIMER.places["shard_id"]
 _LIKE = {PutStatus.CREATED: "timer in the place of an expired one", PutStatus.REPLACED: "replaced timer"}
 _REFUSED_PUT = PutResult(PutStatus.REFUSED, None)
 
@@ -56,7 +58,25 @@ class TimerChanges:
     ) -> list[PutResult]:
         if if_revision is not None:
             return self._put_known(timers, mode=mode, now=now, if_revision=if_revision)
+        if any(timer.elsewhere for timer in timers):
+            return self._put_resharded(timers, mode=mode, now=now)
+        return self._put_new(timers, mode=mode, now=now)
+
+    def _put_resharded(self, timers: Sequence[Timer], *, mode: PutMode, now: datetime) -> list[PutResult]:
+        """Those whose row stands elsewhere are put there. Where there is none elsewhere, there will be none."""
+        keys = [(place, key) for place, timer in enumerate(timers) for key in _keys_elsewhere(timer)]
+        rows = self._backend.read(TIMER, [key for _, key in keys], fields=TIMER.key)
+        there = sorted({place for (place, _), row in zip(keys, rows, strict=True) if row is not None})
+        new = sorted({*range(len(timers))} - {*there})
+        results = dict(zip(new, self._put_new([timers[place] for place in new], mode=mode, now=now), strict=True))
+        known = self._put_known([timers[place] for place in there], mode=mode, now=now, if_revision=None)
+        results |= zip(there, known, strict=True)
+        return [results[place] for place in range(len(timers))]
+
+    def _put_new(self, timers: Sequence[Timer], *, mode: PutMode, now: datetime) -> list[PutResult]:
         # The fast way of both modes: no id is taken.
+        if not timers:
+            return []
         batch = self._backend.write(
             [writes.insert(TIMER, encode_new(timer), like="new timer") for timer in timers], now=now
         )
@@ -80,7 +100,10 @@ class TimerChanges:
         self, timers: Sequence[Timer], *, mode: PutMode, now: datetime, if_revision: int | None
     ) -> list[PutResult]:
         def judge(place: int, row: Row | None) -> Decision[PutResult]:
-            result = put_result(present(row, now), timers[place], mode=mode, if_revision=if_revision, now=now)
+            new = timers[place]
+            if row is not None and row[_SHARD] != new.shard_id:
+                new = replace(new, shard_id=row[_SHARD])
+            result = put_result(present(row, now), new, mode=mode, if_revision=if_revision, now=now)
             timer = result.timer
             if timer is None or result.status not in (PutStatus.CREATED, PutStatus.REPLACED):
                 return Decision(result)
@@ -96,12 +119,13 @@ class TimerChanges:
             [key_of(timer) for timer in timers],
             judge,
             now=now,
+            others={place: _keys_elsewhere(timer) for place, timer in enumerate(timers) if timer.elsewhere},
             finish=_finished_put,
             refused=_refused_put,
         )
 
     def get(self, namespace: Namespace, timer_id: str, *, now: datetime) -> Timer | None:
-        (row,) = self._backend.read(TIMER, [_key(namespace, timer_id)])
+        (row,) = find(self._backend, TIMER, [keys_of(namespace, timer_id, now)])
         return present(row, now)
 
     def update(
@@ -119,7 +143,7 @@ class TimerChanges:
             result = update_result(stored, change, if_revision=if_revision, firing_id=firing_id, now=now)
             return _decision(result, row, is_change=result.status is ChangeStatus.APPLIED)
 
-        (result,) = self._change([_key(namespace, timer_id)], judge, now)
+        (result,) = self._change(namespace, [timer_id], judge, now)
         return result
 
     def rearm(
@@ -137,7 +161,7 @@ class TimerChanges:
             )
             return _decision(result, row, is_change=is_change)
 
-        return self._change([_key(namespace, ref.timer_id) for ref in refs], judge, now)
+        return self._change(namespace, [ref.timer_id for ref in refs], judge, now)
 
     def answer(self, namespace: Namespace, timer_id: str, answer: Answer, *, now: datetime) -> AnswerResult:
         def judge(_: int, row: Row | None) -> Decision[AnswerResult]:
@@ -149,7 +173,8 @@ class TimerChanges:
                 return Decision(timer)
             return Decision(timer, writes.difference(TIMER, row, encode_changed(timer), unchanged(row)))
 
-        (result,) = decide(self._backend, TIMER, [_key(namespace, timer_id)], judge, now=now)
+        key, *others = keys_of(namespace, timer_id, now)
+        (result,) = decide(self._backend, TIMER, [key], judge, now=now, others={0: others})
         return result
 
     def delete(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
@@ -161,16 +186,28 @@ class TimerChanges:
             removal = writes.delete(TIMER, TIMER.key_of(row), unchanged(row), known=known, like=like)
             return Decision(result, removal)
 
-        keys = [_key(namespace, ref.timer_id) for ref in refs]
-        results = decide(self._backend, TIMER, keys, judge, now=now, refused=_refused_change)
+        keys, others = _places(namespace, [ref.timer_id for ref in refs], now)
+        results = decide(self._backend, TIMER, keys, judge, now=now, others=others, refused=_refused_change)
         removed = [each.timer for each in results if each.status is ChangeStatus.APPLIED and each.timer is not None]
         lines = [write for timer in removed if timer.is_schedule for write in removals_of_history(timer)]
         if lines:
             self._backend.write(lines, now=now)
         return results
 
-    def _change(self, keys: list[Key], judge: Judge, now: datetime) -> list[ChangeResult]:
-        return decide(self._backend, TIMER, keys, judge, now=now, finish=_finished_change, refused=_refused_change)
+    def _change(
+        self, namespace: Namespace, timer_ids: Sequence[str], judge: Judge, now: datetime
+    ) -> list[ChangeResult]:
+        keys, others = _places(namespace, timer_ids, now)
+        return decide(
+            self._backend,
+            TIMER,
+            keys,
+            judge,
+            now=now,
+            others=others,
+            finish=_finished_change,
+            refused=_refused_change,
+        )
 
 
 def present(row: Row | None, now: datetime) -> Timer | None:
@@ -189,8 +226,14 @@ def _like(word: str, row: Row) -> str | None:
     return None if row[_REVISION] is DAMAGED else word
 
 
-def _key(namespace: Namespace, timer_id: str) -> Key:
-    return namespace.shard_of(timer_id), namespace.name, timer_id
+def _places(namespace: Namespace, timer_ids: Sequence[str], now: datetime) -> tuple[list[Key], dict[int, list[Key]]]:
+    """Return the first key of each timer, and by place the others (``decide``)."""
+    keys = [keys_of(namespace, timer_id, now) for timer_id in timer_ids]
+    return [each[0] for each in keys], {place: each[1:] for place, each in enumerate(keys)}
+
+
+def _keys_elsewhere(timer: Timer) -> list[Key]:
+    return [(shard_id, timer.namespace, timer.timer_id) for shard_id in timer.elsewhere]
 
 
 def _readable(row: Row | None) -> Timer | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from duetime.domain.ids import timer_uuid_bytes
 from duetime.domain.json_text import are_headers, is_policy
+from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import (
     DEFAULT_CALLBACK_TIMEOUT_SECONDS,
@@ -49,6 +50,11 @@ def optional_instant(at: int | None) -> datetime | None:
 
 def key_of(timer: Timer) -> Key:
     return timer.shard_id, timer.namespace, timer.timer_id
+
+
+def keys_of(namespace: Namespace, timer_id: str, now: datetime) -> list[Key]:
+    """Return the keys under which a timer may stand, first the one under which it is created."""
+    return [(shard_id, namespace.name, timer_id) for shard_id in namespace.shards_of(timer_id, now)]
 
 
 def encode(timer: Timer) -> Row:

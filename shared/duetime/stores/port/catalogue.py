@@ -42,6 +42,17 @@ class Catalogue(Protocol):
         """
         ...
 
+    def reshard_namespace(
+        self, namespace: Namespace, *, num_shards: int, until: datetime, now: datetime
+    ) -> Namespace | None:
+        """Give a namespace other shards, to which new timers go from ``until`` on, if its stored revision is
+        ``namespace.revision``. A dedicated one gets a range that is fresh.
+
+        The namespace as it is stored now, with the next revision; None as ``update_namespace``. Raises
+        ``InvalidInput`` when no dedicated shards are left.
+        """
+        ...
+
     def delete_namespace(self, name: str, *, if_revision: int) -> bool:
         """Remove a namespace, not its timers, if its stored revision is ``if_revision``. True when it is gone, also
         when there was none. Its shards stay: others may have timers there, and a dedicated range is given to no

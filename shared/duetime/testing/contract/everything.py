@@ -25,6 +25,7 @@ MODULES = (
     "timers.record",
     "timers.escalations",
     "timers.races",
+    "timers.resharding",
     "timers.unreadable",
     "timers.load",
     "schedules",
