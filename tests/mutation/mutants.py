@@ -119,7 +119,7 @@ MUTANTS = (
         "engine/in_flight.py",
         "tests/unit/engine/test_in_flight.py tests/integration/engine/test_poller.py",
         ("if attempt.shard.is_polling:", "if False:", "a page read meanwhile fires a recorded attempt again"),
-        ("return attempt is None or attempt.shard is not shard", "return True", "a timer is fired beside itself"),
+        ("return attempt is not None and attempt.shard is shard", "return False", "a timer is fired beside itself"),
         (
             "        attempt.timer, attempt.state = parked, AttemptState.PARKED\n        self._let_go(attempt)\n",
             "        attempt.timer, attempt.state = parked, AttemptState.PARKED\n",

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.timers import Timer
 from duetime.stores.port.store import Store
-from duetime.stores.port.timers import LOOKED_AT_PER_TIMER, DuePage, IsWanted
+from duetime.stores.port.timers import LOOKED_AT_PER_TIMER, DuePage, IsKnown, IsWanted
 from duetime.testing.virtual_time import VirtualClock
 from tests.support.clock import NOW as START
 from tests.support.engine import make_timer
@@ -52,6 +52,7 @@ class OverdueStore(Overlay):
         since: datetime | None = None,
         known_next: datetime | None = None,
         is_wanted: IsWanted | None = None,
+        is_known: IsKnown | None = None,
     ) -> DuePage:
         self.pages += 1
         self._clock.advance(self._page_seconds)
@@ -81,6 +82,7 @@ class OverdueStore(Overlay):
             since=since,
             known_next=known_next,
             is_wanted=is_wanted,
+            is_known=is_known,
         )
         return replace(page, timers=timers + page.timers)
 

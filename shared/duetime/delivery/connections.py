@@ -24,25 +24,22 @@ class Connections:
     def __init__(self, limit: int) -> None:
         """``limit``: how many are remembered. It should exceed the connections that are open at a time."""
         self._limit = limit
-        self._descriptors: dict[Connection, int] = {}
+        self._pollers: dict[Connection, select.poll] = {}
 
     def made(self, connection: Connection, descriptors: Iterable[int]) -> None:
         """One of ``descriptors``, the sockets that were opened for it, became ``connection``."""
-        self._descriptors.pop(connection, None)
+        self._pollers.pop(connection, None)
         for descriptor in descriptors:
             if _own_port(descriptor) == connection[3]:
-                self._descriptors[connection] = descriptor
-        if len(self._descriptors) > self._limit:
-            del self._descriptors[next(iter(self._descriptors))]
+                poller = self._pollers[connection] = select.poll()
+                poller.register(descriptor, select.POLLIN)
+        if len(self._pollers) > self._limit:
+            del self._pollers[next(iter(self._pollers))]
 
     def is_ended(self, connection: Connection) -> bool:
         """Whether the other side closed or reset ``connection``, or sent what nobody asked for. Unknown: False."""
-        descriptor = self._descriptors.get(connection)
-        if descriptor is None:
-            return False
-        poller = select.poll()
-        poller.register(descriptor, select.POLLIN)
-        return bool(poller.poll(0))
+        poller = self._pollers.get(connection)
+        return poller is not None and bool(poller.poll(0))
 
 
 def _own_port(descriptor: int) -> int | None:

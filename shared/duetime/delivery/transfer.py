@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
+from functools import lru_cache
+from io import BytesIO
 from math import ceil
 from typing import Any, Final
 
@@ -69,7 +72,7 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
     """A handle whose unchanging options are set once; ``prepare`` sets what differs from callback to callback."""
 
     __slots__ = (
-        *("_chunks", "_connections", "_guard", "_head", "_head_room", "_is_cut_off", "_is_large", "_is_refused"),
+        *("_chunks", "_connections", "_guard", "_head", "_is_cut_off", "_is_large", "_is_refused"),
         *("_is_sent", "_kind", "_opened", "_room", "_target", "_timeout_ms", "_truncated", "_waited_seconds"),
         *("is_stale", "key"),
     )
@@ -87,8 +90,7 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         self._waited_seconds = 0.0
         self._chunks: list[bytes] = []
         self._room = MAX_RESPONSE_BYTES
-        self._head: list[bytes] = []
-        self._head_room = 0
+        self._head = BytesIO()
         self._truncated = False
         self._timeout_ms = 0
         self._is_large = False
@@ -113,7 +115,7 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         if settings.ca_file is not None:
             self.setopt(pycurl.CAINFO, settings.ca_file)
         self.setopt(pycurl.WRITEFUNCTION, self._receive)
-        self.setopt(pycurl.HEADERFUNCTION, self._receive_head)
+        self.setopt(pycurl.HEADERFUNCTION, self._head.write)  # libcurl takes no more than 300 KB
 
     def prepare(self, callback: Callback, target: Target, waited_seconds: float = 0.0) -> None:
         """Set what this callback needs. Raises ``Unsendable``.
@@ -194,7 +196,8 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
 
     def release(self) -> None:
         """Forget the response, and a large body, before the handle waits for its next callback."""
-        self._head.clear()
+        self._head.seek(0)
+        self._head.truncate()
         if self._chunks:
             self._chunks.clear()
             self._room = MAX_RESPONSE_BYTES
@@ -205,7 +208,8 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
 
     def _answer(self, status: int) -> CallbackResult:
         chunks = self._chunks
-        retry_after = _retry_after(self._head) if chunks or not 200 <= status < 300 else None
+        head = _final_head(self._head.getvalue())
+        retry_after = _retry_after(head) if chunks or not 200 <= status < 300 else None
         return CallbackResult(
             self.key,
             status,
@@ -215,7 +219,7 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
             "",
             self._seconds(),
             self._truncated,
-            tuple(self._head),
+            head,
         )
 
     def _seconds(self) -> float:
@@ -255,17 +259,6 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         self._is_sent = True
         return _PROCEED
 
-    def _receive_head(self, line: bytes) -> None:
-        """libcurl's header callback: one line. A new head replaces an informational one (1xx)."""
-        if line.startswith(b"HTTP/"):
-            self._head.clear()
-            self._head_room = MAX_HEAD_BYTES
-        elif line == b"\r\n" or line == b"\n":
-            self._head_room = 0  # trailers are no part of the head
-        if len(line) <= self._head_room:
-            self._head_room -= len(line) + _LINE_OVERHEAD
-            self._head.append(line)
-
     def _receive(self, data: bytes) -> int | None:
         """libcurl's write callback: None takes all; fewer bytes than given abort the transfer."""
         if len(data) <= self._room:
@@ -278,7 +271,24 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         return 0
 
 
-def _retry_after(head: list[bytes]) -> str | None:
+@lru_cache(maxsize=64)
+def _final_head(received: bytes) -> tuple[bytes, ...]:
+    """The lines of the last head: it replaces informational ones (1xx). Within a second many are the same."""
+    head: list[bytes] = []
+    room = 0
+    for line in received.split(b"\n")[:-1]:
+        if line.startswith(b"HTTP/"):
+            head.clear()
+            room = MAX_HEAD_BYTES
+        elif line in (b"\r", b""):
+            room = 0  # trailers are no part of the head
+        if len(line) < room:
+            room -= len(line) + 1 + _LINE_OVERHEAD
+            head.append(line + b"\n")
+    return tuple(head)
+
+
+def _retry_after(head: Sequence[bytes]) -> str | None:
     """The header's value as it came. libcurl reads it too, but takes nonsense for a number."""
     for line in head:
         if line[: len(_RETRY_AFTER)].lower() == _RETRY_AFTER:

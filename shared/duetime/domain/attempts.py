@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
+from json.encoder import encode_basestring as _quoted
 from typing import Any
 
 from duetime.domain.timers import FailureReason
@@ -155,27 +157,35 @@ _REQUIRED = 5
 _OUTCOME, _HEADERS, _BYTES_READ = 4, 6, 8
 
 
-def _entry(record: AttemptRecord) -> list[Any]:
-    optional = [
+def _text(record: AttemptRecord) -> str:
+    first = record.first_started_at
+    answer = _optional_text(
         record.status,
-        record.headers,
+        tuple(record.headers.items()),
         record.body,
         record.body_bytes,
         1 if record.body_truncated else 0,
         record.reason,
         record.error_class,
         record.message[:MAX_MESSAGE_CHARACTERS],
-        None if record.first_started_at is None else to_milliseconds(record.first_started_at),
-    ]
+        None if first is None else to_milliseconds(first),
+    )
+    number, started_at, duration_ms = record.number, to_milliseconds(record.started_at), record.duration_ms
+    return f'[{number},{_quoted(record.firing_id)},{started_at},{duration_ms},"{record.outcome._value_}"{answer}]'
+
+
+@lru_cache(maxsize=128)
+def _optional_text(status: int | None, headers: tuple[tuple[str, str], ...], *others: Any) -> str:
+    """What may be absent, each with a comma before it. Receivers mostly answer the same."""
+    optional = [status, dict(headers), *others]
     while optional and optional[-1] == _OPTIONAL[len(optional) - 1]:
         optional.pop()
-    started_at = to_milliseconds(record.started_at)
-    return [record.number, record.firing_id, started_at, record.duration_ms, record.outcome, *optional]
+    return "".join(f",{_encode_json(value)}" for value in optional)
 
 
 def _bounded_text(record: AttemptRecord) -> str:
     while True:
-        text = _encode_json(_entry(record))
+        text = _text(record)
         if len(text) * _MAX_BYTES_PER_CHARACTER <= _MAX_ENTRY_BYTES or len(text.encode()) <= _MAX_ENTRY_BYTES:
             return text
         if record.body:

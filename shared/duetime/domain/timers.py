@@ -174,7 +174,8 @@ class Timer:
 
     def is_too_late(self, now: datetime) -> bool:
         """Tell whether it is too late for another attempt (``expire_after_ms``)."""
-        return is_too_late(self.armed_at, self.content.expire_after_ms, now)
+        limit_ms = self.content.expire_after_ms
+        return limit_ms is not None and is_too_late(self.armed_at, limit_ms, now)
 
     @property
     def lateness_limit(self) -> str:

@@ -66,7 +66,9 @@ class HeldPayloads:
 
     def add(self, timer: Timer) -> None:
         """The timer has been taken."""
-        self.hold(firing_key(timer), timer.namespace, payload_bytes(timer))
+        size = payload_bytes(timer)
+        if size:
+            self.hold(firing_key(timer), timer.namespace, size)
 
     def hold(self, key: FiringKey, namespace: str, size: int) -> None:
         """What an attempt of ``namespace`` takes from now on, in the place of what it took before."""
@@ -132,13 +134,13 @@ class InFlight:
 
     # -- timers ----------------------------------------------------------------------------------------------
 
-    def is_new(self, shard: ShardState, timer: Timer) -> bool:
-        """False for a timer that was taken, or whose recorded attempt may still show in the page at hand.
+    def is_taken(self, shard: ShardState, firing_id: str, attempts: int) -> bool:
+        """Whether a timer was taken, or its recorded attempt may still show in the page at hand. From any thread.
 
         What was taken under a lost lease does not count: its outcome cannot be recorded.
         """
-        attempt = self._attempts.get(firing_key(timer))
-        return attempt is None or attempt.shard is not shard
+        attempt = self._attempts.get((firing_id, attempts))
+        return attempt is not None and attempt.shard is shard
 
     def take(
         self, delivery: Delivery, shard: ShardState, timer: Timer, queue: QueueKey, page: Span, monotonic: float

@@ -26,14 +26,14 @@ def queue_key(timer: Timer) -> QueueKey:
 
 
 def queue_key_of(namespace: str, callback_url: str) -> QueueKey:
-    return namespace, _origin(callback_url)
+    if is_arn(callback_url):
+        return namespace, callback_url
+    end = callback_url.find("/", len("https://"))
+    return namespace, _origin(callback_url if end < 0 else callback_url[:end])
 
 
 @lru_cache(maxsize=4096)
 def _origin(url: str) -> str:
-    """Scheme, host and port, or the ARN of a target; what is neither is refused by the sender, and has a queue of its
-    own until then."""
-    if is_arn(url):
-        return url
+    """Scheme, host and port; what is no such URL is refused by the sender, and has a queue of its own until then."""
     match = _ORIGIN.match(url)
     return "" if match is None else match[0].lower()

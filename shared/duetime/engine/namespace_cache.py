@@ -116,7 +116,8 @@ class NamespaceCache:
         """``load`` the namespaces of ``timers``, and ``names``; and the calendars of schedules that name one."""
         names = {timer.namespace for timer in timers} | set(names)
         self.load(names)
-        owners = (self.stored(timer.namespace) for timer in timers if _calendar_of(timer) is not None)
+        schedules = [timer for timer in timers if timer.schedule is not None]
+        owners = (self.stored(timer.namespace) for timer in schedules if _calendar_of(timer) is not None)
         days = {days_namespace(each.tenant_id) for each in owners if each is not None}
         if days:
             self.load(names | days)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from duetime.domain.timers import Timer, TimerState
 from duetime.engine.delivery import Attempt, AttemptState
 from duetime.engine.in_flight import HeldPayloads, InFlight
-from duetime.engine.keys import queue_key
+from duetime.engine.keys import firing_key, queue_key
 from tests.support.engine import PAGE, NoDelivery, make_shard, make_timer
 
 
@@ -21,7 +21,7 @@ class Subject:
         return self.in_flight.take(NoDelivery(), self.shard, timer, queue_key(timer), PAGE, 0.0)
 
     def is_new(self, timer: Timer) -> bool:
-        return self.in_flight.is_new(self.shard, timer)
+        return not self.in_flight.is_taken(self.shard, *firing_key(timer))
 
 
 def test_a_timer_in_flight_is_not_taken_up_again() -> None:
@@ -29,7 +29,7 @@ def test_a_timer_in_flight_is_not_taken_up_again() -> None:
     assert subject.is_new(timer)
     subject.take(timer)
     assert not subject.is_new(timer)
-    assert subject.in_flight.is_new(make_shard(), timer)  # its shard came back under another lease
+    assert not subject.in_flight.is_taken(make_shard(), *firing_key(timer))  # its shard came back under another lease
 
 
 def test_a_timer_recorded_while_a_read_was_in_flight_is_not_taken_up_from_that_page() -> None:

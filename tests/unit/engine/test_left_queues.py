@@ -42,6 +42,17 @@ def test_a_queue_is_caught_up_with_from_the_page_at_which_it_was_left_and_gets_n
     assert subject.reading.may_take(A, Span(request.position, later.begin))
 
 
+def test_a_queue_whose_timer_is_given_up_during_a_read_is_left_for_the_page_may_not_have_it() -> None:
+    subject = Subject()
+    subject.reading.is_polling = True
+    subject.reading.leave(A, Span(START, END))
+    subject.reading.is_polling = False
+    subject.read(of("b"), accepted=1)
+    assert subject.reading.has_backlog
+    subject.at(1.0).read(of("a"), accepted=1)
+    assert not subject.reading.has_backlog
+
+
 def test_pages_further_on_pass_over_a_queue_that_was_left_and_its_own_page_does_not() -> None:
     subject = Subject()
     assert not subject.next().unwanted.is_any()

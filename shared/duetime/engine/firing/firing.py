@@ -19,7 +19,7 @@ from duetime.engine.firing.strategies import Strategies
 from duetime.engine.flow.control import FlowControl
 from duetime.engine.flow.queues import BreakerState, HostSignal, signal_of
 from duetime.engine.in_flight import Deferrals, HeldPayloads, InFlight
-from duetime.engine.keys import QueueKey, queue_key
+from duetime.engine.keys import QueueKey, firing_key, queue_key
 from duetime.engine.namespace_cache import NamespaceCache, NamespaceView
 from duetime.engine.response.decide import expired, missed
 from duetime.engine.response.failure_events import FailureEvents
@@ -131,8 +131,9 @@ class Firing:
 
     @property
     def room(self) -> int:
-        """How many more timers may wait for their turn; none or less where they wait by the shares of namespaces."""
-        return self._settings.max_buffered - len(self._flow)
+        """How many more timers may wait for their turn, while what came of others is stored; none or less where they
+        wait by the shares of namespaces."""
+        return self._settings.max_buffered - len(self._flow) - self.unstored
 
     @property
     def _has_record_room(self) -> bool:
@@ -166,6 +167,10 @@ class Firing:
         view = self._namespaces.get(namespace)
         return self._flow.is_full(namespace) or (view is not None and not view.is_usable)
 
+    def is_taken(self, shard: ShardState, firing_id: str, attempts: int) -> bool:
+        """Whether there is an attempt of a timer: nobody needs to read it. A guess, from any thread."""
+        return self._in_flight.is_taken(shard, firing_id, attempts)
+
     def configure(self, namespaces: Iterable[str], share: Callable[[NamespaceView], float]) -> None:
         """Put the limits of namespaces into force. ``share``: the part of a namespace's shards that is owned here."""
         monotonic = self._clock.monotonic()
@@ -189,7 +194,7 @@ class Firing:
         accepted = 0
         refused: set[QueueKey] = set()
         for timer in timers:
-            if not self._in_flight.is_new(shard, timer):
+            if self._in_flight.is_taken(shard, *firing_key(timer)):
                 continue
             delivery = self._strategies.strategy_for(timer)
             if has_record_room and delivery.skips_queue(shard, timer, page):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from duetime.domain.timers import Timer
 from duetime.engine.context import EngineContext
@@ -81,6 +82,8 @@ class Strategies:
                 launcher=launcher,
             )
             self._special.append(ordered)
+        self.strategy_of = lru_cache(maxsize=4096)(self._strategy_of)
+        """That of a namespace's timers which are no schedules."""
 
     def __iter__(self) -> Iterator[Delivery]:
         submitting = () if self._submitting is None else (self._submitting,)
@@ -91,8 +94,7 @@ class Strategies:
             return self.strategy_of(timer.namespace)
         return self._submitting if self._submitting is not None and timer.submits_call else self._recurring
 
-    def strategy_of(self, namespace: str) -> Delivery:
-        """Return that of a namespace's timers which are no schedules."""
+    def _strategy_of(self, namespace: str) -> Delivery:
         for delivery in self._special:
             if delivery.takes(namespace):
                 return delivery

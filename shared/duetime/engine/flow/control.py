@@ -145,7 +145,8 @@ class FlowControl:
         self._busy_namespaces += queue.namespace.waiting == 0
         queue.namespace.waiting += 1
         self._waiting += 1
-        self._place(queue)
+        if len(queue.waiting) == 1:  # else it is where it belongs
+            self._place(queue)
 
     def remove(self, is_unwanted: Callable[[Attempt], bool]) -> list[Attempt]:
         """Take out all that are unwanted."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 
@@ -64,6 +64,7 @@ def log_attempt(
     ``excerpt_bytes`` of the response's body are kept, fewer of a success, none for 0.
     """
     body = result.body
+    headers: Mapping[str, str]
     if outcome.is_success or outcome is AttemptOutcome.WAITING:
         headers = naming_headers(result.head)
         excerpt_bytes //= _SHARE_OF_SUCCESS
@@ -99,8 +100,9 @@ def _excerpt(body: bytes, limit: int) -> str:
 # -- headers ----------------------------------------------------------------------------------------------------
 
 
-def naming_headers(lines: Sequence[bytes]) -> dict[str, str]:
-    """The few headers that name a response, as in ``kept_headers``."""
+@lru_cache(maxsize=128)
+def naming_headers(lines: tuple[bytes, ...]) -> Mapping[str, str]:
+    """The few headers that name a response, as in ``kept_headers``. Of a batch many heads are the same."""
     return _select(lines, MAX_NAMING_BYTES, _NAMING_RANKS)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from duetime.delivery.port import CallbackResult, TransportError
@@ -22,6 +23,7 @@ RETRIED_4XX = frozenset({408, 425, 429})
 _ACCEPTED = 202
 _MAX_SECONDS_DIGITS = 18
 _MAX_REASON = 200
+_MAX_ALIKE_BYTES = 256
 _HTTP_DATE = re.compile(
     r"[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT"
     r"|[A-Z][a-z]{5,8}, \d{2}-[A-Z][a-z]{2}-\d{2} \d{2}:\d{2}:\d{2} GMT"
@@ -94,7 +96,7 @@ def classify_occurrence(result: CallbackResult, *, now: datetime) -> Classificat
     return replace(found, message=_joined(request.message, found.message), request=request)
 
 
-def _read_request(document: dict[str, Any]) -> ScheduleRequest | None:
+def _read_request(document: Mapping[str, Any]) -> ScheduleRequest | None:
     pause, end = document.get("pause"), document.get("end")
     if end is not None and not isinstance(end, bool):
         raise ValueError("end in the response must be true")
@@ -172,8 +174,18 @@ def _read_time(value: object) -> datetime:
     return parse_instant(value)
 
 
-def _json_object(body: bytes) -> dict[str, Any]:
+def _json_object(body: bytes) -> Mapping[str, Any]:
     """The object in ``body``, or an empty one when it holds anything else."""
+    return _read_alike(body) if len(body) <= _MAX_ALIKE_BYTES else _read_object(body)
+
+
+@lru_cache(maxsize=256)
+def _read_alike(body: bytes) -> Mapping[str, Any]:
+    """Receivers say little, and mostly the same."""
+    return _read_object(body)
+
+
+def _read_object(body: bytes) -> Mapping[str, Any]:
     if b"{" not in body:  # in whatever encoding
         return {}
     try:

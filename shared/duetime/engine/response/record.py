@@ -143,6 +143,9 @@ class Recorder:
 
     def _add(self, item: _Item) -> None:
         outcome = item.outcome.of_attempt
+        if outcome.state is not TimerState.FAILED and item.outcome.schedule is None:
+            self._batcher.add(item)
+            return
         events: list[Event] = []
         if outcome.state is TimerState.FAILED:
             _log_failed(outcome)
@@ -219,8 +222,9 @@ class Recorder:
     def _apply_outcome(self, attempt: Attempt, outcome: Outcome, status: RecordStatus | None) -> None:
         self._in_flight.settle(attempt)
         self._deferrals.forget(firing_key(outcome.timer))
-        if not outcome.of_attempt.is_put_off:
-            self._stats.count_outcome(outcome.of_attempt, status)
+        of_attempt = outcome.of_attempt
+        if not of_attempt.is_put_off:
+            self._stats.count_outcome(of_attempt, status)
         attempt.delivery.recorded(outcome)
         if status is RecordStatus.APPLIED:
             self._note_due(attempt, outcome)
@@ -228,10 +232,9 @@ class Recorder:
 
     def _note_due(self, attempt: Attempt, outcome: Outcome) -> None:
         beside = outcome.beside
-        now, monotonic = self._clock.now(), self._clock.monotonic()
         for at in (outcome.next_attempt_at, None if beside is None else beside.next_attempt_at):
             if at is not None:
-                attempt.shard.note_due(at, now=now, monotonic=monotonic)
+                attempt.shard.note_due(at, now=self._clock.now(), monotonic=self._clock.monotonic())
                 self._wake.set()
 
     def _end_otherwise(self, refused: _Item) -> None:

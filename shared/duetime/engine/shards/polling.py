@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from math import ceil, inf
 
 from duetime.domain.errors import StoreError, StoreUnavailable
@@ -143,7 +144,7 @@ class Polling:
         for shard, _ in reads:
             shard.reading.is_polling = True
         try:
-            self._take(reads, self._read_all([request for _, request in reads], self._firing.room))
+            self._take(reads, self._read_all(reads, self._firing.room))
         except Exception as error:
             for shard, _ in reads:
                 self._fail(shard)
@@ -168,9 +169,9 @@ class Polling:
 
     async def _poll(self, reads: _Reads) -> None:
         """Read a page of each shard in one trip to a thread. One shard's error leaves the others alone."""
-        requests, room = [request for _, request in reads], self._firing.room
+        room = self._firing.room
         try:
-            results = await self._offload.run(lambda: self._read_all(requests, room))
+            results = await self._offload.run(lambda: self._read_all(reads, room))
         except BaseException:
             for shard, _ in reads:
                 self._fail(shard)
@@ -188,7 +189,7 @@ class Polling:
                 self._take_page(shard, request, result.page, duration=result.duration)
         self._firing.start_attempts()
 
-    def _read_all(self, requests: Sequence[PageRequest], room: int) -> list[_Read]:
+    def _read_all(self, reads: _Reads, room: int) -> list[_Read]:
         """In a thread, or at once: the pages of as many as memory allows, of one at least.
 
         ``room``: how many timers may be taken. What finds none would be read again.
@@ -196,8 +197,8 @@ class Polling:
         started = self._clock.monotonic()
         results: list[_Read] = []
         timers = payloads = 0
-        for request in requests:
-            result = self._read(request, room - timers)
+        for shard, request in reads:
+            result = self._read(shard, request, room - timers)
             results.append(result)
             if not isinstance(result.page, StoreError):
                 timers += len(result.page.timers)
@@ -207,7 +208,7 @@ class Polling:
         self._trip_seconds = self._clock.monotonic() - started
         return results
 
-    def _read(self, request: PageRequest, room: int) -> _Read:
+    def _read(self, shard: ShardState, request: PageRequest, room: int) -> _Read:
         """In a thread: a page, and whatever the engine must know of its namespaces."""
         started = self._clock.monotonic()
         quarantined: tuple[UnreadableRow, ...] = ()
@@ -227,6 +228,7 @@ class Polling:
                 since=request.since,
                 known_next=request.known_next,
                 is_wanted=unwanted.wants if is_any_unwanted else None,
+                is_known=partial(self._firing.is_taken, shard),
             )
             if page.unreadable:
                 quarantined, stuck = self._quarantine(page.unreadable, request.until)

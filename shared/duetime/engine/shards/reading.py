@@ -155,6 +155,7 @@ class ShardReading:
     The tail covers what becomes due after ``read_until``. Every ``interval_seconds``, while a survey is in flight or
     a queue is left, it looks back a little, though not before ``tail_begun``. ``known_next`` is the earliest due time
     after the last read, as far as is known; ``hinted`` the earliest that was noted while a read was in flight.
+    ``given_up``: queues of which a timer was given up while a read was in flight; its page may not have it.
     ``failing_seconds``: from the first of the last reads, at ``failing_since``, to the last one, if all of them
     failed; ``has_read``: whether any has not.
     """
@@ -174,6 +175,7 @@ class ShardReading:
     known_next: datetime | None = None
     hinted: datetime | None = None
     is_polling: bool = False
+    given_up: set[QueueKey] = field(default_factory=set)
     errors: int = 0
     failing_since: float = inf
     failing_seconds: float = 0.0
@@ -191,6 +193,8 @@ class ShardReading:
 
     def leave(self, key: QueueKey, page: Span) -> None:
         """A timer of this queue is on a page and was not taken, or was given up."""
+        if self.is_polling:
+            self.given_up.add(key)
         left = self.left.get(key, page)
         self.left[key] = Span(min(left.begin, page.begin), max(left.end, page.end))
 
@@ -273,7 +277,8 @@ class ShardReading:
         self.failing_since, self.failing_seconds = inf, 0.0
         span = request.span_of(page)
         had_backlog = self.has_backlog
-        has_moved = self._move_queues(span, offered.refused | request.unwanted.met)
+        has_moved = self._move_queues(span, offered.refused | request.unwanted.met | self.given_up)
+        self.given_up.clear()
         if page.timers:
             self.interval_seconds = settings.min_poll_interval_seconds
         elif request.reading is Reading.SURVEY:

@@ -23,7 +23,7 @@ from duetime.stores.decoding import UnreadableError, is_whole, repaired
 from duetime.stores.entities import DUE, TIMER
 from duetime.stores.entity import DAMAGED, Place, Row, Value
 from duetime.stores.port.pages import PAGE_BYTES
-from duetime.stores.port.timers import LOOKED_AT_PER_TIMER, DuePage, IsWanted, UnreadableRow
+from duetime.stores.port.timers import LOOKED_AT_PER_TIMER, DuePage, IsKnown, IsWanted, UnreadableRow
 
 _KEY = TIMER.key
 _LOOKED_AT = (
@@ -43,6 +43,7 @@ _LONE_AND_NEXT = 2
 _PLACES = TIMER.places
 _LAST_MS = to_milliseconds(MAX_INSTANT)
 _PAYLOAD = _PLACES["timer_payload"]
+_FIRING_ID, _ATTEMPTS = _PLACES["timer_firing_id"], _PLACES["timer_attempts"]
 
 
 class Due:
@@ -59,6 +60,7 @@ class Due:
         since: datetime | None = None,
         known_next: datetime | None = None,
         is_wanted: IsWanted | None = None,
+        is_known: IsKnown | None = None,
     ) -> DuePage:
         until_ms = to_milliseconds(until)
         # What is known to come next need not be read: its payload would cost every idle poll.
@@ -74,7 +76,7 @@ class Due:
             is_all = len(due) <= limit and (first.end is None or len(due) < len(first.rows))
             if not due or (is_all and is_wanted is None):
                 next_ms = next((_due_ms(row) for row in first.rows[len(due) :]), None)
-                return _page(due, next_attempt_at=_earlier(next_ms, known_next))
+                return _page(due, is_known, next_attempt_at=_earlier(next_ms, known_next))
         if is_wanted is None:
             page = self._backend.scan(query)
         else:
@@ -82,8 +84,9 @@ class Due:
             looked_at = self._backend.scan(query._replace(fields=_LOOKED_AT, limit=most, budget=None))
             page = self._chosen(looked_at, limit, is_wanted, until)
         if page.end is not None:
-            return _page(page.rows, end=page.end)
-        return _page(page.rows, next_attempt_at=_earlier(self._first(shard_id, until_ms + 1, horizon_ms), known_next))
+            return _page(page.rows, is_known, end=page.end)
+        next_ms = self._first(shard_id, until_ms + 1, horizon_ms)
+        return _page(page.rows, is_known, next_attempt_at=_earlier(next_ms, known_next))
 
     def _first(self, shard_id: int, since_ms: int, horizon_ms: int) -> int | None:
         """Return the earliest key of the shard between these, both inclusive."""
@@ -186,10 +189,14 @@ def _earlier(found_ms: int | None, known: datetime | None) -> datetime | None:
     return min((at for at in (found, known) if at is not None), default=None)
 
 
-def _page(rows: list[Row], *, end: Place | None = None, next_attempt_at: datetime | None = None) -> DuePage:
+def _page(
+    rows: list[Row], is_known: IsKnown | None, *, end: Place | None = None, next_attempt_at: datetime | None = None
+) -> DuePage:
     found: list[Timer] = []
     unreadable: list[UnreadableRow] = []
     for row in rows:
+        if is_known is not None and is_known(row[_FIRING_ID], row[_ATTEMPTS]):
+            continue
         try:
             found.append(decode(row))
         except UnreadableError as error:

@@ -345,10 +345,8 @@ def _damaged(timer: Timer) -> Iterator[str]:
         None if timer.schedule is None or timer.schedule.pause is None else timer.schedule.pause.reason,
         *content.tags,
     )
-    for text in texts:
-        if text is not None and not text.isascii() and not is_text(text):
-            yield "a text"
-            break
+    if not is_text("".join(filter(None, texts))):
+        yield "a text"
     if content.payload_json is not None and not is_json(content.payload_json):
         yield "payload_json"
     if content.headers_json is not None and not are_headers(content.headers_json):

@@ -154,6 +154,8 @@ class DuePage:
 
 IsWanted = Callable[[str, str], bool]
 """Whether a page should have timers of this namespace to this callback URL."""
+IsKnown = Callable[[str, int], bool]
+"""Whether the caller has the timer of this firing with so many attempts already."""
 LOOKED_AT_PER_TIMER: Final = 10
 """A page with timers that are not wanted looks at so many times its limit at most."""
 
@@ -244,6 +246,7 @@ class TimerStore(Protocol):
         since: datetime | None = None,
         known_next: datetime | None = None,
         is_wanted: IsWanted | None = None,
+        is_known: IsKnown | None = None,
     ) -> DuePage:
         """Timers with ``next_attempt_at <= until``, in order, at most ``limit``; strongly consistent.
 
@@ -256,6 +259,7 @@ class TimerStore(Protocol):
         ``is_wanted``: others need not be read whole, and may be left out, so a page may be short and not the last.
         Timers that are parked, or too late by ``until`` (``Timer.is_too_late``), are never left out. It is asked at
         most ``LOOKED_AT_PER_TIMER`` times ``limit``, and by some stores never: they leave nothing out.
+        ``is_known``: these are left out, and count for the limit as if they were not.
         Rows that cannot be decoded are reported in ``unreadable`` and never hide the others.
         """
         ...

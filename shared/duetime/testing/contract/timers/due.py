@@ -318,6 +318,29 @@ def create_noisy_and_quiet(store: Store, noisy: int, quiet_at: Sequence[datetime
     return create(store, *(make_timer(namespaces[1], f"q{n}", execute_at=at) for n, at in enumerate(quiet_at)))
 
 
+@pytest.mark.parametrize("is_wanted", [None, lambda namespace, callback_url: bool(namespace and callback_url)])
+def test_what_is_known_is_left_out_and_hides_nothing_else(
+    store: Store, single: Namespace, is_wanted: IsWanted | None
+) -> None:
+    timers = create(store, *(make_timer(single, f"t{number}", execute_at=NOW) for number in range(9)))
+    known = {timer.firing_id for timer in timers[:7]}
+
+    def is_known(firing_id: str, attempts: int) -> bool:
+        return firing_id in known and attempts == 0
+
+    found: list[Timer] = []
+    cursor: str | None = None
+    for _ in range(5):
+        page = store.timers.due(0, until=NOW, limit=2, cursor=cursor, is_wanted=is_wanted, is_known=is_known)
+        found += page.timers
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert cursor is None
+    assert sorted(timer.timer_id for timer in found) == ["t7", "t8"]
+    assert store.timers.due(0, until=NOW, limit=9, is_known=is_known).timers == found
+
+
 def test_where_all_are_wanted_none_is_left_out(store: Store) -> None:
     create_noisy_and_quiet(store, 60, [NOW, NOW - seconds(7)])
 
