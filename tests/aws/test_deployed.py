@@ -20,7 +20,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from duetime.domain.api_keys import SECRET_BYTES, key_text, new_secret
-from scripts.aws_local import Deployment, deploy, emulator_client, examine, first_key
+from scripts.aws_local import REGION, Deployment, deploy, emulator_client, examine, first_key
 from tests.aws.application import PATIENCE_SECONDS, received
 from tests.support.callbacks import Arrival, CallbackReceiver
 from tests.support.ministack import running_ministack
@@ -28,6 +28,7 @@ from tests.support.ministack import running_ministack
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * PATIENCE_SECONDS, func_only=True)]
 
 TIMERS = "/v1/namespaces/default/timers"
+QUEUES = f"arn:aws:sqs:{REGION}:000000000000:"
 POLLER_STARTS_SECONDS = 100.0
 """The schedule's first minute, and a start under load."""
 
@@ -36,7 +37,14 @@ POLLER_STARTS_SECONDS = 100.0
 def deployment(built: Path) -> Iterator[Deployment]:
     """Two shards to a poller: the namespace of four takes two, one of them started by the other."""
     with running_ministack(checks_permissions=True) as endpoint_url:
-        yield deploy(built, endpoint_url, ShardsPerPoller="2", DefaultNumShards="4", AuthCacheSeconds="1")
+        yield deploy(
+            built,
+            endpoint_url,
+            ShardsPerPoller="2",
+            DefaultNumShards="4",
+            AuthCacheSeconds="1",
+            AllowedTargets=f"{QUEUES}orders,{QUEUES}others-*",
+        )
 
 
 @dataclass(frozen=True)
@@ -124,6 +132,27 @@ def test_a_timer_that_is_due_now_wakes_the_pollers(deployment: Deployment, key: 
         assert request(deployment, "POST", TIMERS, timer, key=key).status == 201
         receiver.wait_for_timer("woken", timeout_seconds=POLLER_STARTS_SECONDS)
     events.enable_rule(Name=rule)
+
+
+def test_a_timer_reaches_an_allowed_queue_and_no_other(deployment: Deployment, key: str) -> None:
+    """The emulator checks that the poller may send there, and its signature."""
+    queues = emulator_client(deployment.endpoint_url, "sqs")
+    url = queues.create_queue(QueueName="orders")["QueueUrl"]
+    timer = {"id": "to-a-queue", "delay": "0s", "target": {"arn": f"{QUEUES}orders"}, "payload": {"n": 1}}
+    assert request(deployment, "PUT", "/v1/namespaces/default", {"numShards": 4}, key=key).status in (200, 201)
+    refused = request(deployment, "POST", TIMERS, timer | {"target": {"arn": f"{QUEUES}unlisted"}}, key=key)
+    assert (refused.status, refused.json()["errors"][0]["field"]) == (400, "target.arn")
+    assert request(deployment, "POST", TIMERS, timer, key=key).status == 201
+
+    found: list[Any] = []
+
+    def is_there() -> bool:
+        found.extend(queues.receive_message(QueueUrl=url, WaitTimeSeconds=5).get("Messages", ()))
+        return bool(found)
+
+    _wait_until(is_there, timeout_seconds=POLLER_STARTS_SECONDS)
+    body = json.loads(found[0]["Body"])
+    assert (body["timerId"], body["payload"]) == ("to-a-queue", {"n": 1})
 
 
 def test_timers_made_through_the_api_are_fired_by_scheduled_pollers(deployment: Deployment, key: str) -> None:
