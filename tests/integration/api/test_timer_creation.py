@@ -22,6 +22,7 @@ DEFAULT_POLICY = {
     "initialInterval": "2s",
     "backoffMultiplier": 2,
     "maxInterval": "1h",
+    "escalateUrl": None,
 }
 GOOD: dict[str, Any] = {"executeAt": "2026-12-21T00:00:00Z", "callbackUrl": "http://receiver.test/callback"}
 
