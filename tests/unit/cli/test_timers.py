@@ -216,3 +216,20 @@ def test_work_that_was_taken_is_answered_for(store: Store, orders: Namespace, cl
     assert "has ended or has another answer" in cli.fails("timers", "ack", *name, code=1)
     scheduled_at = ("--scheduled-at", "2026-12-20T15:30:00Z")
     assert "schedule 's' does not exist" in cli.fails("schedules", "ack", "orders", "s", "f", *scheduled_at, code=1)
+
+
+@pytest.mark.usefixtures("orders")
+def test_an_escalation_is_a_part_of_the_retry_policy(cli: Cli) -> None:
+    url, alerts = "https://example.com/", "https://alerts.example.com/"
+    policy = ("--retry-policy", '{"maxAttempts": 2}', "--escalate-url", alerts)
+    cli("timers", "create", "orders", url, "--id", "t1", "--delay", "1h", *policy)
+    cli("timers", "put", "orders", "t2", url, "--delay", "1h", "--escalate-url", alerts)
+    cli("schedules", "create", "orders", url, "--id", "s1", "--every", "1h", *policy)
+
+    shown = [
+        json.loads(cli(*kind, "show", "orders", name, "--json")[0])["retryPolicy"]
+        for *kind, name in (("timers", "t1"), ("timers", "t2"), ("schedules", "s1"))
+    ]
+    assert [(each["maxAttempts"], each["escalateUrl"]) for each in shown] == [(2, alerts), (10, alerts), (2, alerts)]
+    array = ("--retry-policy", "[]", "--escalate-url", alerts)
+    assert "must be a JSON object" in cli.fails("timers", "put", "orders", "t2", url, "--delay", "1h", *array, code=2)
