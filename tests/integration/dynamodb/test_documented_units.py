@@ -78,7 +78,7 @@ def test_write_units_of_escalations(proxied: CoreStore, single: Namespace, servi
 
     record(proxied, [escalated(logged(failed(timer), status=400)) for timer in timers])
 
-    assert sum(service.units.values()) == BATCH * 2 * (3 + 2)
+    assert sum(service.units.values()) == BATCH * 2 * (3 + 4)
 
 
 def test_an_outcome_that_is_too_late_costs_a_unit_and_a_lease_one_each_time(
