@@ -80,7 +80,8 @@ def checked_by(parse: Callable[[str], object]) -> Callable[[str], str]:
 class Settings(BaseModel):
     """Settings of all entry points. Frozen. Errors show no values, ``repr`` shows no secrets."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    # Only the model of the entry point is built: each cold start pays for what is.
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
     log_level: Annotated[LogLevel, AnyCase] = Field(LogLevel.INFO, description="Lowest level that is logged.")
     log_format: Annotated[LogFormat, AnyCase] = Field(
