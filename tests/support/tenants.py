@@ -57,6 +57,7 @@ _WITH_CONTENT: dict[str, Sample] = {
     "listNamespaces": Sample(query={"limit": "1"}),
     "deleteNamespace": Sample(query={"force": "true"}),
     "pauseNamespace": Sample({"reason": "mark"}),
+    "reshardNamespace": Sample({"numShards": 9}),
     "createSecret": Sample({}),
     "createTimer": Sample({"id": "new", **_TIMER}),
     "listTimers": Sample(query={"tag": "shared"}),

@@ -40,7 +40,7 @@ ADDRESSED = sorted(
 
 ADMINS = [
     *("putCalendar", "deleteCalendar"),
-    *("putNamespace", "deleteNamespace", "pauseNamespace", "resumeNamespace", "listShards"),
+    *("putNamespace", "deleteNamespace", "pauseNamespace", "resumeNamespace", "reshardNamespace", "listShards"),
     *("createSecret", "listSecrets", "deleteSecret", "createApiKey", "listApiKeys", "deleteApiKey"),
     *("putEventWebhook", "getEventWebhook", "deleteEventWebhook"),
     *("createEventSecret", "listEventSecrets", "deleteEventSecret"),
