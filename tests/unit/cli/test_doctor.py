@@ -202,7 +202,7 @@ def test_a_stack_with_which_nothing_is_wrong(doctor: Doctor) -> None:
             "dynamodb:DescribeTable",
             table(gigabytes=8),
             "shards hold 8.0 GB on average",
-            "namespaces with more shards",
+            "duetime namespaces reshard",
         ),
         (
             "dynamodb:DescribeTimeToLive",
