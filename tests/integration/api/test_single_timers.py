@@ -141,6 +141,7 @@ class TestGet:
             "reason": "HttpStatus",
             "message": "the receiver answered 503",
             "status": 503,
+            "escalationId": None,
             "at": format_instant(NOW),
         }
 
