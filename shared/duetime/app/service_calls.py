@@ -25,10 +25,8 @@ from duetime.domain.call_steps import (
 )
 from duetime.domain.clock import Clock
 from duetime.domain.errors import (
-    CallFinished,
     CallNotFinished,
     CallNotFound,
-    CallRunning,
     CallUnreadable,
     DuetimeError,
     InvalidInput,
@@ -38,7 +36,7 @@ from duetime.domain.errors import (
     or_raise,
 )
 from duetime.domain.ids import is_uuid
-from duetime.domain.service_calls import CallChange, CallStatus, ServiceCall, Submission, timer_of
+from duetime.domain.service_calls import CallChange, CallStatus, ServiceCall, Submission, check_waits, timer_of
 from duetime.domain.targets import is_arn
 from duetime.domain.timers import Timer
 from duetime.domain.times import round_up
@@ -282,14 +280,3 @@ def _check_revision(call: ServiceCall, wanted: Revisions | None) -> None:
 def _check_finished(call: ServiceCall, otherwise: str) -> None:
     if not call.status.is_finished:
         raise CallNotFinished(f"service call {call.call_id!r} is {call.status}: {otherwise}")
-
-
-def check_waits(call: ServiceCall, otherwise: str) -> None:
-    """Raise ``CallFinished`` or ``CallRunning`` unless ``call`` waits for its due time or its next attempt."""
-    if call.status.is_finished:
-        raise CallFinished(f"service call {call.call_id!r} is {call.status}: {otherwise} any more")
-    if not call.is_waiting:
-        raise CallRunning(
-            f"an execution of service call {call.call_id!r} is in flight and its request may have been sent:"
-            f" {otherwise} now; try again when the execution has ended"
-        )

@@ -100,6 +100,8 @@ def _parsed(value: Mapping[str, Any], default: RetryPolicy, *, ignores_unknown: 
             if name in _DURATIONS:
                 fields[_DURATIONS[name]] = parse_duration(given)
             elif name == "maxAttempts":
+                if isinstance(given, float) and given.is_integer():  # 3.0 is a whole number
+                    given = int(given)
                 if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MAX_ATTEMPTS:
                     raise ValueError(f"must be a whole number from 1 to {MAX_ATTEMPTS}")
                 fields["max_attempts"] = given

@@ -15,6 +15,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from duetime.domain.errors import CallFinished, CallRunning
 from duetime.domain.retry import RetryPolicy, read_retry_policy
 from duetime.domain.timers import UNSET, Timer, TimerContent, TimerState, Unset
 
@@ -288,3 +289,14 @@ def rerun(
 
 def digest(parts: Sequence[object]) -> str:
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+
+
+def check_waits(call: ServiceCall, otherwise: str) -> None:
+    """Raise ``CallFinished`` or ``CallRunning`` unless ``call`` waits for its due time or its next attempt."""
+    if call.status.is_finished:
+        raise CallFinished(f"service call {call.call_id!r} is {call.status}: {otherwise} any more")
+    if not call.is_waiting:
+        raise CallRunning(
+            f"an execution of service call {call.call_id!r} is in flight and its request may have been sent:"
+            f" {otherwise} now; try again when the execution has ended"
+        )

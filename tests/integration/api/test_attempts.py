@@ -114,6 +114,7 @@ def test_the_log_is_no_part_of_the_timer(world: World) -> None:
         "message": "the receiver answered 503",
         "status": 503,
         "at": "2026-12-20T15:30:00.000Z",
+        "escalationId": None,
     }
     assert "timed out" not in timer.text
     assert "timed out" not in world.api.list().text

@@ -154,6 +154,7 @@ class TestNamespaces:
             "numShards": 4,
             "dedicated": False,
             "firstShard": 0,
+            "earlierShards": [],
             "createdAt": format_instant(NOW),
             "maxInFlight": None,
             "rateLimit": None,

@@ -18,11 +18,11 @@ from duetime_generated.models import (
     Method,
     NamespaceBody,
     Problem,
-    RetryPolicy,
     ServiceCallBody,
     ServiceCallPatch,
     TimerBody,
     TimerPatch,
+    TimerRetryPolicy,
 )
 
 CLIENT = AuthenticatedClient(base_url=os.environ["DUETIME_URL"], token=os.environ["DUETIME_API_KEY"])
@@ -33,7 +33,7 @@ def timers() -> None:
     timer = TimerBody(callback_url="https://example.com/", id="first", delay="1h")
     created = create_timer.sync("generated", client=CLIENT, body=timer)
     assert created.revision == 1
-    patch = TimerPatch(tags=["generated"], retry_policy=RetryPolicy(max_attempts=3))
+    patch = TimerPatch(tags=["generated"], retry_policy=TimerRetryPolicy(max_attempts=3))
     changed = patch_timer.sync("generated", "first", client=CLIENT, body=patch, if_match='"1"')
     assert changed.tags == ["generated"]
     assert changed.retry_policy.max_attempts == 3

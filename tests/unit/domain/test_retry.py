@@ -180,6 +180,14 @@ def test_what_a_policy_omits_is_as_in_its_default() -> None:
     assert read_retry_policy('{"maxAttempts": 4}', default=one) == RetryPolicy(max_attempts=4)
 
 
+def test_a_whole_number_may_have_a_fraction_of_zero() -> None:
+    """As JSON has it: what a client was told is in force is read so from the store."""
+    assert parse_retry_policy({"maxAttempts": 3.0}).max_attempts == 3
+    assert read_retry_policy('{"maxAttempts": 3.0}').max_attempts == 3
+    with pytest.raises(ValueError, match="maxAttempts"):
+        parse_retry_policy({"maxAttempts": 3.5})
+
+
 @pytest.mark.parametrize("text", ["", "not json", "[]", "7", '{"maxAttempts": 0}'])
 def test_a_policy_that_cannot_be_read_is_none(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # any will do

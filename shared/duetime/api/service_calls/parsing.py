@@ -21,7 +21,6 @@ from duetime.api.service_calls.requests import (
     ServiceCallBody,
     ServiceCallPatch,
 )
-from duetime.app.service_calls import check_waits
 from duetime.delivery.egress import EgressPolicy
 from duetime.domain.errors import InvalidInput, PayloadTooLarge
 from duetime.domain.service_calls import (
@@ -33,6 +32,7 @@ from duetime.domain.service_calls import (
     ServiceCall,
     Submission,
     call_digest,
+    check_waits,
     request_spec,
     rerun,
 )

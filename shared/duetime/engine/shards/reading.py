@@ -279,7 +279,7 @@ class ShardReading:
         had_backlog = self.has_backlog
         has_moved = self._move_queues(span, offered.refused | request.unwanted.met | self.given_up)
         self.given_up.clear()
-        if page.timers:
+        if page.timers or page.known:
             self.interval_seconds = settings.min_poll_interval_seconds
         elif request.reading is Reading.SURVEY:
             self.interval_seconds = min(self.interval_seconds * 2, settings.poll_interval_seconds)

@@ -143,6 +143,7 @@ class DuePage:
     ``cursor`` is set when there may be more due timers after this page. ``next_attempt_at`` is the earliest
     key of the shard after ``until`` (None when there is none), reported only by a last page (``cursor`` None).
     ``cursor_at``: the instant at which the cursor stands; None: that of the last timer.
+    ``known``: how many timers were left out because the caller has them.
     """
 
     timers: list[Timer]
@@ -150,6 +151,7 @@ class DuePage:
     next_attempt_at: datetime | None = None
     unreadable: tuple[UnreadableRow, ...] = ()
     cursor_at: datetime | None = None
+    known: int = 0
 
 
 IsWanted = Callable[[str, str], bool]
@@ -259,7 +261,7 @@ class TimerStore(Protocol):
         ``is_wanted``: others need not be read whole, and may be left out, so a page may be short and not the last.
         Timers that are parked, or too late by ``until`` (``Timer.is_too_late``), are never left out. It is asked at
         most ``LOOKED_AT_PER_TIMER`` times ``limit``, and by some stores never: they leave nothing out.
-        ``is_known``: these are left out, and count for the limit as if they were not.
+        ``is_known``: these are left out, and counted in ``known`` and for the limit.
         Rows that cannot be decoded are reported in ``unreadable`` and never hide the others.
         """
         ...
