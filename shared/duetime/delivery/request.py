@@ -6,9 +6,9 @@ kept in bounded caches.
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from functools import lru_cache
-from json.encoder import encode_basestring as _as_json
 
 from duetime import __version__
 from duetime.delivery.firing_urls import FiringUrls
@@ -21,6 +21,8 @@ from duetime.domain.times import format_instant, to_milliseconds
 
 USER_AGENT = f"Duetime/{__version__}"
 _FIXED_HEADERS = ("Content-Type: application/json", f"User-Agent: {USER_AGENT}")
+
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def callback_for(
@@ -84,7 +86,7 @@ def _identity(timer: Timer) -> str:
     if schedule is None or schedule.pending is None:
         return f'"timerId":{_as_json(timer.timer_id)}'
     scheduled_at = format_instant(schedule.pending.scheduled_at)
-    schedule_id = _as_json(timer.schedule_id or "")
+    schedule_id = _as_json(timer.schedule_id)
     return f'"scheduleId":{schedule_id},"scheduledAt":"{scheduled_at}","occurrence":{schedule.number}'
 
 

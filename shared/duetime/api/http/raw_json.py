@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from json import JSONDecodeError
@@ -72,15 +72,9 @@ def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _scanner(integer: Callable[[str], Any], number: Callable[[str], Any]) -> Callable[[str, int], tuple[Any, int]]:
-    """Return what gives (value, index after it), and raises ``StopIteration`` where no value begins."""
-    decoder: Any = json.JSONDecoder(parse_int=integer, parse_float=number, parse_constant=_refuse_constant)
-    scan: Callable[[str, int], tuple[Any, int]] = decoder.scan_once
-    return scan
-
-
-# ``str`` leaves digits as they are: of an opaque value only the end counts.
-_scan_opaque, _scan_plain = _scanner(str, str), _scanner(_integer, _number)
+# Both give (value, index after it). ``str`` leaves digits as they are: of an opaque value only the end counts.
+_scan_opaque = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse_constant).raw_decode
+_scan_plain = json.JSONDecoder(parse_int=_integer, parse_float=_number, parse_constant=_refuse_constant).raw_decode
 _decode_unique = json.JSONDecoder(parse_int=_integer, parse_float=_number, object_pairs_hook=_unique_members).decode
 
 
@@ -99,8 +93,6 @@ def read_object(text: str, shape: Shape) -> RawObject:
             _, end = _scan_plain(text, start)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    except StopIteration as error:
-        raise JSONDecodeError("Expecting value", text, error.value) from None
     end = _after_space(text, end)
     if end != len(text):
         raise JSONDecodeError("Extra data", text, end)
