@@ -162,10 +162,7 @@ class CallServices:
         _check_finished(call, "it can be rerun when it has finished")
         url = call.request.url
         try:
-            if is_arn(url):
-                egress.check_target(url)
-            else:
-                egress.check_url(url)
+            egress.check(url)
         except RefusedUrl as error:  # the rules may have changed since it was submitted
             raise InvalidInput("", f"the {'target' if is_arn(url) else 'URL'} of the request {error}") from None
         return self.submit(ref.tenant_id, submission_of(call), now=now)

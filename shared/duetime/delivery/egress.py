@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from duetime.delivery.reserved_addresses import reserved_kind
-from duetime.domain.targets import Target, is_allowed, parse_arn
+from duetime.domain.targets import Target, is_allowed, is_arn, parse_arn
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -98,6 +98,13 @@ class EgressPolicy:
     allow_hosts: tuple[str, ...] = ()
     https_only: bool = False
     allow_targets: tuple[str, ...] = ()
+
+    def check(self, url: str) -> None:
+        """Refuse what may never be called, a URL or the ARN of a target. Raises ``RefusedUrl``."""
+        if is_arn(url):
+            self.check_target(url)
+        else:
+            self.check_url(url)
 
     def check_target(self, arn: str) -> Target:
         """The target ``arn``. Raises ``RefusedUrl`` when none may be, or this one may not."""

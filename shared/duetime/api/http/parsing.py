@@ -158,10 +158,8 @@ def check_egress(field: str, url: str, egress: EgressPolicy) -> None:
     The ARN of a target is named by its own member, beside ``field``.
     """
     try:
+        egress.check(url)
+    except RefusedUrl as error:
         if is_arn(url):
             field = f"{field.rpartition('.')[0]}.target.arn".lstrip(".")
-            egress.check_target(url)
-        else:
-            egress.check_url(url)
-    except RefusedUrl as error:
         raise InvalidInput(field, str(error)) from None
