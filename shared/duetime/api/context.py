@@ -123,7 +123,6 @@ class NamespaceCache:
     def get(self, name: str, principal: Principal | None) -> Namespace:
         """Raises ``NamespaceNotFound``, also when it is another tenant's, and ``NamespaceUnreadable`` where not even
         its shards can be read.
-
         """
         known, stale_at, read_at = self._found.get(name, (None, float("-inf"), MIN_INSTANT))
         now = self._clock.now()

@@ -143,9 +143,6 @@ class Recorder:
 
     def _add(self, item: _Item) -> None:
         outcome = item.outcome.of_attempt
-        if outcome.state is not TimerState.FAILED and item.outcome.schedule is None:
-            self._batcher.add(item)
-            return
         events: list[Event] = []
         if outcome.state is TimerState.FAILED:
             _log_failed(outcome)

@@ -194,15 +194,14 @@ def _page(
 ) -> DuePage:
     found: list[Timer] = []
     unreadable: list[UnreadableRow] = []
-    known = 0
     for row in rows:
         if is_known is not None and is_known(row[_FIRING_ID], row[_ATTEMPTS]):
-            known += 1
             continue
         try:
             found.append(decode(row))
         except UnreadableError as error:
             unreadable.append(_unreadable(row, str(error)))
+    known = len(rows) - len(found) - len(unreadable)
     if end is None:
         return DuePage(found, None, next_attempt_at, tuple(unreadable), known=known)
     return DuePage(found, cursor_of(end), None, tuple(unreadable), instant(end[0]), known)
