@@ -27,7 +27,13 @@ AWS_METRICS = {
     "AWS/ApiGateway": ({"Count", "4xx", "5xx", "Latency"}, "ApiId"),
     "AWS/SQS": ({"ApproximateNumberOfMessagesVisible"}, "QueueName"),
     "AWS/DynamoDB": (
-        {"ConsumedReadCapacityUnits", "ConsumedWriteCapacityUnits", "ReadThrottleEvents", "WriteThrottleEvents"},
+        {
+            "ConsumedReadCapacityUnits",
+            "ConsumedWriteCapacityUnits",
+            "ReadThrottleEvents",
+            "WriteThrottleEvents",
+            "WriteKeyRangeThroughputThrottleEvents",
+        },
         "TableName",
     ),
 }
@@ -141,16 +147,21 @@ def test_what_raises_an_alarm_is_on_the_dashboard(template: Template) -> None:
         assert {(namespace, name) for namespace, name, _ in metrics_of(alarm)} <= charts
 
 
-@pytest.mark.parametrize(("alarm", "metric"), [("FunctionsFail", "Errors"), ("FunctionsThrottled", "Throttles")])
+@pytest.mark.parametrize(
+    ("alarm", "metric", "functions"),
+    [("FunctionsFail", "Errors", {"Poller", "Outbox"}), ("FunctionsThrottled", "Throttles", {"Poller"})],
+)
 def test_one_alarm_stands_for_all_functions_that_no_request_waits_for(
-    template: Template, alarm: str, metric: str
+    template: Template, alarm: str, metric: str, functions: set[str]
 ) -> None:
-    """Errors of the others are responses of the API, which ``ApiFails`` counts."""
+    """Errors of the others are responses of the API, which ``ApiFails`` counts. An outbox that does not start raises
+    ``EventsLate``."""
     watched = metrics_of(alarms_of(template)[alarm])
 
-    assert {dimensions["FunctionName"] for _, _, dimensions in watched} == {"Poller", "Outbox"}
+    assert {dimensions["FunctionName"] for _, _, dimensions in watched} == functions
     assert template.of_type("AWS::Lambda::Function").keys() == FUNCTIONS
     assert {name for _, name, _ in watched} == {metric}
+    assert alarms_of(template)["EventsLate"]["TreatMissingData"] == "breaching"
 
 
 def test_silence_is_noticed_within_two_minutes(template: Template) -> None:

@@ -81,8 +81,8 @@ def metrics(**counts: float) -> Callable[[dict[str, Any]], Any]:
         results = []
         for query in params["MetricDataQueries"]:
             metric = query["MetricStat"]["Metric"]
-            (function,) = (each["Value"] for each in metric["Dimensions"] if each["Name"].startswith("Function"))
-            count = found.get(f"{function.removeprefix('s-')}_{metric['MetricName']}", 0.0)
+            (of,) = (each["Value"] for each in metric["Dimensions"] if each["Name"] != "Stage")
+            count = found.get(f"{of.removeprefix('s-')}_{metric['MetricName']}", 0.0)
             results.append({"Id": query["Id"], "Values": [count] if count else []})
         return {"MetricDataResults": results}
 
@@ -185,6 +185,18 @@ def test_a_stack_with_which_nothing_is_wrong(doctor: Doctor) -> None:
         ("cloudwatch:GetMetricData", metrics(Poller_ShardsOwned=0), "no poller has told of itself", "PollerSilent"),
         ("cloudwatch:GetMetricData", metrics(Outbox_Errors=3), "Outbox: 3 errors", "/aws/lambda/s-Outbox"),
         ("cloudwatch:GetMetricData", metrics(TimersApi_Throttles=2), "TimersApi: 2 throttles", "#concurrency"),
+        (
+            "cloudwatch:GetMetricData",
+            metrics(Timers_ConsumedWriteCapacityUnits=48_000),
+            "shards wrote 800 units a second on average",
+            "duetime namespaces reshard",
+        ),
+        (
+            "cloudwatch:GetMetricData",
+            metrics(Timers_WriteKeyRangeThroughputThrottleEvents=7),
+            "throttled 7 writes to single shards",
+            "duetime namespaces reshard",
+        ),
         ("lambda:GetFunctionConfiguration", function(State="Failed", StateReason="no layer"), "no layer", "Deploy"),
         ("lambda:GetFunctionConcurrency", {"ReservedConcurrentExecutions": 0}, "concurrency is 0", "Set it back"),
         ("lambda:GetEventSourceMapping", {"State": "Disabled"}, "stream is Disabled", f"--uuid {STREAM}"),
@@ -251,6 +263,13 @@ def test_advice_is_no_failure(doctor: Doctor, operation: str, answer: Answer, wh
     assert code == 0
     assert out.startswith("ADVICE: ")
     assert what in out
+
+
+def test_what_many_shards_write_together_is_what_each_of_them_may(doctor: Doctor) -> None:
+    busy = {"cloudwatch:GetMetricData": metrics(Timers_ConsumedWriteCapacityUnits=2 * 48_000 - 1)}
+    with wiring.opened_store("dynamodb://s-Timers?calls=s-ServiceCalls") as store:
+        store.catalogue.create_namespace("default", num_shards=2, dedicated=False, now=FakeClock().now())
+    assert doctor(busy) == (0, "nothing is wrong with s\n")
 
 
 def test_shards_without_a_poller_are_wrong_unless_the_pollers_sleep(doctor: Doctor) -> None:

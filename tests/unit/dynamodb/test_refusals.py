@@ -14,8 +14,9 @@ from duetime.domain.errors import StoreNotReady, StoreUnavailable
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Rearm, Timer, TimerState
-from duetime.stores.backend import Condition, WriteStatus
+from duetime.stores.backend import Condition, PartitionUnavailable, WriteStatus
 from duetime.stores.backends.dynamodb.driver import Driver
+from duetime.stores.backends.dynamodb.errors import translate
 from duetime.stores.backends.dynamodb.item_writes import ItemWrite
 from duetime.stores.backends.dynamodb.items import Item, whole
 from duetime.stores.backends.dynamodb.layouts import timer_item_key
@@ -146,6 +147,20 @@ def test_where_nothing_is_written_the_store_is_unavailable() -> None:
     written = driver(stub).write([*updates(60)[30:], *updates(5)])
     put_off = [at for at, each in enumerate(written) if each.status is WriteStatus.UNAVAILABLE]
     assert put_off == list(range(25, 35))
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_partition"),
+    [("TableWriteKeyRangeThroughputExceeded", True), ("TableWriteMaxOnDemandThroughputExceeded", False)],
+)
+def test_of_a_table_on_demand_the_reason_tells_whether_one_partition_is_throttled(
+    reason: str, is_partition: bool
+) -> None:
+    error = client_error("ThrottlingException", "BatchExecuteStatement")
+    error.response["ThrottlingReasons"] = [{"reason": reason, "resource": "any"}]  # type: ignore[typeddict-unknown-key]
+    raised = translate(error)
+    assert isinstance(raised, StoreUnavailable)
+    assert isinstance(raised, PartitionUnavailable) is is_partition
 
 
 def test_a_missing_table_is_no_refusal() -> None:

@@ -24,6 +24,8 @@ OPEN_FILES: Final = 1024
 """That a function may have."""
 GB: Final = 1024**3
 FULL_SHARD_GB: Final = 8
+BUSY_SHARD_UNITS: Final = 800
+"""Written in a second; DynamoDB takes 1,000."""
 SMALL_QUOTA: Final = 100
 """Of concurrent executions; AWS lets nobody reserve the last 100."""
 _PARTS: Final = ("Poller", "Outbox")
@@ -44,6 +46,8 @@ class Finding:
 
 
 Check = Callable[[Stack, datetime], Iterator[Finding]]
+Metric = tuple[str, str, dict[str, str]]
+"""Namespace, name and dimensions."""
 
 
 def _wrong(what: str, todo: str) -> Finding:
@@ -111,10 +115,12 @@ _LAMBDA_METRICS: Final = {
 }
 
 
-def _sums(
-    stack: Stack, start: datetime, end: datetime, metrics: list[tuple[str, str, dict[str, str]]]
-) -> list[float]:
-    """Return the sums of ``metrics`` (namespace, name, dimensions), in this order."""
+def _sums(stack: Stack, start: datetime, end: datetime, metrics: list[Metric]) -> list[float]:
+    return [sum(minutes) for minutes in _by_minute(stack, start, end, metrics)]
+
+
+def _by_minute(stack: Stack, start: datetime, end: datetime, metrics: list[Metric]) -> list[list[float]]:
+    """Return the sums of each minute that has any, of each of ``metrics``, in this order."""
     queries = [
         {
             "Id": f"m{at}",
@@ -131,8 +137,8 @@ def _sums(
         for at, (namespace, name, dimensions) in enumerate(metrics)
     ]
     results = stack.ask("cloudwatch", "get_metric_data", MetricDataQueries=queries, StartTime=start, EndTime=end)
-    values = {each["Id"]: sum(each["Values"]) for each in results["MetricDataResults"]}
-    return [values.get(f"m{at}", 0.0) for at in range(len(metrics))]
+    values = {each["Id"]: each["Values"] for each in results["MetricDataResults"]}
+    return [values.get(f"m{at}", []) for at in range(len(metrics))]
 
 
 def check_pollers(stack: Stack, now: datetime) -> Iterator[Finding]:
@@ -166,15 +172,44 @@ def check_shards(stack: Stack, now: datetime) -> Iterator[Finding]:
             f"{len(unowned)} of {len(shard_ids)} shards have no poller, shard {unowned[0]} first",
             "Look again in a minute. Then search the poller's log for lease.retried and fan_out.failed",
         )
-    table = stack.ask("dynamodb", "describe_table", TableName=stack.resource("Timers"))["Table"]
+    yield from _rooms(stack, now, max(1, len(shard_ids)))
+
+
+def _rooms(stack: Stack, now: datetime, shards: int) -> Iterator[Finding]:
+    """Yield what has outgrown the partition that a shard is (docs/stores/dynamodb.md#capacity)."""
+    name = stack.resource("Timers")
+    table = stack.ask("dynamodb", "describe_table", TableName=name)["Table"]
     indexes = table.get("LocalSecondaryIndexes", ())
     stored = table.get("TableSizeBytes", 0) + sum(index.get("IndexSizeBytes", 0) for index in indexes)
-    each_gb = stored / max(1, len(shard_ids)) / GB
+    each_gb = stored / shards / GB
     if each_gb >= FULL_SHARD_GB:
         yield _wrong(
             f"shards hold {each_gb:.1f} GB on average, and DynamoDB refuses writes to one of 10",
             "Shorten FiredRetentionSeconds and FailedRetentionSeconds, or give the namespaces more shards"
             " (duetime namespaces reshard)",
+        )
+    since = now - timedelta(minutes=METRICS_MINUTES)
+    units, refused = _by_minute(
+        stack,
+        since,
+        now,
+        [
+            ("AWS/DynamoDB", metric, {"TableName": name})
+            for metric in ("ConsumedWriteCapacityUnits", "WriteKeyRangeThroughputThrottleEvents")
+        ],
+    )
+    each_units = max(units, default=0.0) / 60 / shards
+    todo = "Spread what is created over time, or give the namespaces more shards (duetime namespaces reshard)"
+    if each_units >= BUSY_SHARD_UNITS:
+        yield _wrong(
+            f"shards wrote {each_units:.0f} units a second on average in the busiest of the last {METRICS_MINUTES}"
+            " minutes, and DynamoDB throttles one at 1,000",
+            todo,
+        )
+    if refused:
+        yield _wrong(
+            f"DynamoDB throttled {sum(refused):.0f} writes to single shards in the last {METRICS_MINUTES} minutes",
+            todo,
         )
 
 

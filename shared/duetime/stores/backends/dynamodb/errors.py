@@ -16,6 +16,8 @@ from duetime.stores.backend import PartitionUnavailable
 RETRY_AFTER_SECONDS = 1.0
 
 _THROTTLED_PARTITION = "ProvisionedThroughputExceededException"
+_KEY_RANGE = "KeyRangeThroughputExceeded"
+"""In the reason of a ThrottlingException, where it is one partition of a table on demand."""
 _TRANSIENT_CODES = frozenset(
     {
         "InternalFailure",
@@ -107,7 +109,8 @@ def _translate_answer(error: ClientError) -> Exception:
         return ConditionFailed(answer.get("Item"), is_repeated=metadata.get("RetryAttempts", 0) > 0)
     if code == "ResourceNotFoundException":
         return _no_table()
-    if code == _THROTTLED_PARTITION:
+    reasons = answer.get("ThrottlingReasons") or ()
+    if code == _THROTTLED_PARTITION or any(_KEY_RANGE in each.get("reason", "") for each in reasons):
         return throttled()
     status = metadata.get("HTTPStatusCode", 0)
     if code in _TRANSIENT_CODES or status >= 500 or status == 429:
