@@ -117,7 +117,6 @@ def handler_with_clock(service: VirtualService, context: ApiContext, settings: L
             get_clock,
             Role.READER,
             summary="Read the virtual clock",
-            tag="clock",
             responses={200: None},
         ),
         Route(
@@ -126,7 +125,6 @@ def handler_with_clock(service: VirtualService, context: ApiContext, settings: L
             advance_clock,
             Role.ADMIN,
             summary="Move it",
-            tag="clock",
             responses={200: None},
         ),
     )

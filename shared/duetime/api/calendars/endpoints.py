@@ -6,7 +6,7 @@ from duetime.api.calendars.requests import CalendarBody
 from duetime.api.calendars.responses import CalendarPage, CalendarResponse, calendar_response
 from duetime.api.context import Services
 from duetime.api.http.parsing import read_body, validate
-from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, if_none_match
+from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, not_modified
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.request_models import PLAIN_SHAPE
 from duetime.api.http.responses import json_reply
@@ -34,10 +34,7 @@ def put_calendar(services: Services, request: Request, *, calendar: str) -> Repl
 def get_calendar(services: Services, request: Request, *, calendar: str) -> Reply:
     """Return a calendar; 304 when ``If-None-Match`` names its revision."""
     found = _calendars(services, request).get(calendar)
-    known = if_none_match(request)
-    if known is not None and known.match_weakly(found.revision):
-        return Reply(status=304, headers={"etag": etag(found.revision)})
-    return _reply(200, found)
+    return not_modified(request, found.revision) or _reply(200, found)
 
 
 def list_calendars(services: Services, request: Request) -> Reply:
@@ -71,10 +68,8 @@ ROUTES = (
         put_calendar,
         Role.ADMIN,
         summary="Create or replace a calendar",
-        tag="schedules",
         body=CalendarBody,
         responses={200: CalendarResponse, 201: CalendarResponse},
-        problems=(400, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
     ),
     Route(
@@ -83,9 +78,8 @@ ROUTES = (
         get_calendar,
         Role.READER,
         summary="Read a calendar",
-        tag="schedules",
         responses={200: CalendarResponse, 304: None},
-        problems=(404, 409),
+        problems=(409,),
         conditions=(IF_NONE_MATCH,),
     ),
     Route(
@@ -94,7 +88,6 @@ ROUTES = (
         list_calendars,
         Role.READER,
         summary="List calendars",
-        tag="schedules",
         responses={200: CalendarPage},
         problems=(409,),
     ),
@@ -104,9 +97,8 @@ ROUTES = (
         delete_calendar,
         Role.ADMIN,
         summary="Remove a calendar",
-        tag="schedules",
         responses={204: None},
-        problems=(404, 409, 412),
+        problems=(409,),
         conditions=(IF_MATCH,),
     ),
 )

@@ -115,7 +115,6 @@ ROUTES = (
         get_root,
         PUBLIC,
         summary="Leads to the console",
-        tag="service",
         responses={307: None},
     ),
     Route(
@@ -124,10 +123,8 @@ ROUTES = (
         get_console,
         PUBLIC,
         summary="The web console",
-        tag="service",
         responses={200: None, 304: None},
         media_types={200: "text/html"},
-        problems=(400,),
         conditions=(IF_NONE_MATCH,),
     ),
     Route(
@@ -136,10 +133,8 @@ ROUTES = (
         get_console_file,
         PUBLIC,
         summary="A file of the web console",
-        tag="service",
         responses={200: None, 304: None},
         media_types={200: "*/*"},
-        problems=(400, 404),
         conditions=(IF_NONE_MATCH,),
     ),
 )

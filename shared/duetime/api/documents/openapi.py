@@ -30,6 +30,18 @@ _TAGS: Final = {
     "API keys": "Who may do what for a tenant.",
     "service": "The service itself: health, shards, this document, the web console.",
 }
+_TAG_OF_PART: Final = {
+    "event-webhook": "event webhooks",
+    "service-calls": "service calls",
+    "timers": "timers",
+    "redrive": "timers",
+    "schedules": "schedules",
+    "calendars": "schedules",
+    "namespaces": "namespaces",
+    "api-keys": "API keys",
+    "principal": "API keys",
+}
+"""By a part of the path; the first that a path has counts."""
 _SCHEME: Final = "apiKey"
 _SECURITY_SCHEME: Final[Json] = {
     "type": "http",
@@ -83,7 +95,7 @@ def _operation(route: Route, references: References) -> Json:
         "operationId": route.operation_id,
         "summary": route.summary,
         "description": _description(route),
-        "tags": [route.tag],
+        "tags": [_tag(route)],
         "parameters": parameters_of(route),
         "responses": _responses(route, references),
     }
@@ -94,6 +106,11 @@ def _operation(route: Route, references: References) -> Json:
         content = {route.body_type: {"schema": references[route.body.__name__]}}
         described["requestBody"] = {"required": route.body_is_required, "content": content}
     return described
+
+
+def _tag(route: Route) -> str:
+    parts = route.path.split("/")
+    return next((tag for part, tag in _TAG_OF_PART.items() if part in parts), "service")
 
 
 def _description(route: Route) -> str:

@@ -204,19 +204,18 @@ def _answered(services: Services, space: Namespace, timer_ids: list[str], answer
     return json_reply(200, response)
 
 
-def _route(path: str, endpoint: Callable[..., Reply], query: type[AnswerQuery], tag: str, summary: str) -> Route:
+def _route(path: str, endpoint: Callable[..., Reply], query: type[AnswerQuery], summary: str) -> Route:
     return Route(
         "POST",
         f"{path}/firings/<firing_id>/<answer>",
         endpoint,
         Role.WRITER,
         summary=summary,
-        tag=tag,
         query=query,
         body=AnswerBody,
         body_is_required=False,
         responses={200: AnswerResponse},
-        problems=(400, 404, 409, 413, 415, 507),
+        problems=(507,),
         takes_signature=True,
     )
 
@@ -226,14 +225,12 @@ ROUTES = (
         "/v1/namespaces/<namespace>/timers/<timer_id>",
         answer_timer,
         AnswerQuery,
-        "timers",
         "Say what came of work that a receiver took with a 202",
     ),
     _route(
         "/v1/namespaces/<namespace>/schedules/<schedule_id>",
         answer_occurrence,
         OccurrenceAnswerQuery,
-        "schedules",
         "Say what came of an occurrence whose receiver took it with a 202",
     ),
 )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from duetime.api.http.request import Request
+from duetime.api.http.request import Reply, Request
 from duetime.domain.errors import InvalidInput
 
 IF_MATCH: Final = "If-Match"
@@ -67,6 +67,14 @@ def if_match(request: Request) -> EntityTags | None:
 
 def if_none_match(request: Request) -> EntityTags | None:
     return _entity_tags(request, IF_NONE_MATCH)
+
+
+def not_modified(request: Request, revision: int) -> Reply | None:
+    """Make the 304 for a read whose ``If-None-Match`` names the revision."""
+    known = if_none_match(request)
+    if known is None or not known.match_weakly(revision):
+        return None
+    return Reply(status=304, headers={"etag": etag(revision)})
 
 
 def _entity_tags(request: Request, name: str) -> EntityTags | None:

@@ -12,6 +12,7 @@ from typing import Final
 from pydantic.alias_generators import to_camel
 
 from duetime.api.http.errors import Forbidden, TenantNotFound
+from duetime.api.http.preconditions import IF_MATCH
 from duetime.api.http.request import JSON, Reply
 from duetime.api.http.request_models import RequestModel
 from duetime.api.http.responses import ResponseModel
@@ -26,6 +27,7 @@ WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 KEYED_METHODS: Final = frozenset({"POST", "PUT", "PATCH"})
 """Requests that may carry an ``Idempotency-Key``."""
 PARAMETER: Final = re.compile(r"<(\w+)>")
+TENANT_PARAMETER: Final = "tenant"
 
 
 class Public(Enum):
@@ -69,10 +71,11 @@ class Route:
     must be the tenant of the key (``authorization.authorise``).
 
     ``responses`` maps a status to the model of its body; None: without one, or one of ``media_types``, which also has
-    a second form beside the model's. ``problems`` are the statuses of this route's own problems. ``conditions``: the
-    headers of conditional requests that the endpoint honours; on a write, others are refused. ``headers`` are
-    further ones that it reads. ``shares_write``: the endpoint answers ``Deferred`` to a request without conditions.
-    ``takes_signature``: a request with a ``signature`` in its query needs no API key; the endpoint checks it.
+    a second form beside the model's. ``problems`` are the statuses of problems that the rest of the route does not
+    imply (``problem_statuses``). ``conditions``: the headers of conditional requests that the endpoint honours; on a
+    write, others are refused. ``headers`` are further ones that it reads. ``shares_write``: the endpoint answers
+    ``Deferred`` to a request without conditions. ``takes_signature``: a request with a ``signature`` in its query
+    needs no API key; the endpoint checks it.
     """
 
     method: str
@@ -80,7 +83,6 @@ class Route:
     endpoint: Callable[..., Reply | Deferred]
     permission: Permission
     summary: str = field(kw_only=True)
-    tag: str = field(kw_only=True)
     responses: Mapping[int, type[ResponseModel] | None] = field(kw_only=True)
     media_types: Mapping[int, str] = field(default_factory=dict, kw_only=True)
     problems: tuple[int, ...] = field(default=(), kw_only=True)
@@ -110,17 +112,20 @@ class Route:
 
     @cached_property
     def problem_statuses(self) -> tuple[int, ...]:
-        """The statuses of the problems that the route answers with: its own, and those of every route like it."""
-        # 400: a key in the query.
-        needed = (400,) if self.permission is PUBLIC else (400, 401, 403)
-        of_tenant = (404,) if "tenant" in self.parameters else ()
-        # What is stored of the namespace may be unreadable.
-        of_namespace = (409,) if "namespace" in self.parameters or "/event-webhook" in self.path else ()
-        of_key = (409,) if self.is_keyed else ()
-        return tuple(sorted({*self.problems, *needed, *of_tenant, *of_namespace, *of_key}))
-
-
-TENANT_PARAMETER = "tenant"
+        """The statuses of the problems that the route answers with: those that its parts imply, and its own."""
+        # 400: a key in the query, if nothing else.
+        implied = {400} if self.permission is PUBLIC else {400, 401, 403}
+        if self.method in KEYED_METHODS:
+            implied |= {413, 415}
+        if self.method in WRITES and IF_MATCH in self.conditions:
+            implied |= {412}
+        if self.is_keyed or "namespace" in self.parameters or "/event-webhook" in self.path:
+            implied |= {409}  # What is stored of the namespace may be unreadable.
+        # The last part of the path is what a PUT creates.
+        named = self.parameters[:-1] if self.method == "PUT" else self.parameters
+        if named or TENANT_PARAMETER in self.parameters:
+            implied |= {404}
+        return tuple(sorted({*implied, *self.problems}))
 
 
 def authorise(permission: Permission, principal: Principal | None, parameters: Mapping[str, str]) -> None:

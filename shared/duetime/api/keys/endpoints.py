@@ -90,10 +90,8 @@ ROUTES = (
         create_api_key,
         Role.ADMIN,
         summary="Create an API key of the tenant",
-        tag="API keys",
         body=ApiKeyBody,
         responses={201: CreatedKeyResponse},
-        problems=(400, 413, 415),
         keeps=Keeps.FACT,
     ),
     Route(
@@ -102,10 +100,8 @@ ROUTES = (
         list_api_keys,
         Role.ADMIN,
         summary="List the API keys of the tenant, without their secrets",
-        tag="API keys",
         query=PageQuery,
         responses={200: ApiKeyPage},
-        problems=(400,),
     ),
     Route(
         "DELETE",
@@ -113,9 +109,7 @@ ROUTES = (
         delete_api_key,
         Role.ADMIN,
         summary="Delete an API key",
-        tag="API keys",
         responses={204: None},
-        problems=(400, 404),
     ),
     Route(
         "GET",
@@ -123,7 +117,6 @@ ROUTES = (
         get_principal,
         Role.READER,
         summary="Tell for which tenant and with which role the key acts",
-        tag="API keys",
         responses={200: PrincipalResponse},
     ),
 )

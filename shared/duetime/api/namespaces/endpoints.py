@@ -7,7 +7,7 @@ from typing import Any
 
 from duetime.api.context import Services
 from duetime.api.http.parsing import read_body, read_nothing, read_query, validate
-from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, if_none_match
+from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, not_modified
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.request_models import PLAIN_SHAPE, PageQuery
 from duetime.api.http.responses import json_reply
@@ -74,10 +74,7 @@ def _given_settings(body: NamespaceBody) -> dict[str, Any]:
 def get_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
     """Return a namespace; 304 when ``If-None-Match`` names its revision."""
     found = app.found_namespace(services.context.store, namespace, principal=request.principal)
-    known = if_none_match(request)
-    if known is not None and known.match_weakly(found.revision):
-        return Reply(status=304, headers={"etag": etag(found.revision)})
-    return _namespace_reply(200, found)
+    return not_modified(request, found.revision) or _namespace_reply(200, found)
 
 
 def _namespace_reply(status: int, namespace: Namespace) -> Reply:
@@ -177,11 +174,9 @@ ROUTES = (
         put_namespace,
         Role.ADMIN,
         summary="Create a namespace, confirm it, or change its settings",
-        tag="namespaces",
         body=NamespaceBody,
         body_is_required=False,
         responses={200: NamespaceResponse, 201: NamespaceResponse},
-        problems=(400, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
     ),
     Route(
@@ -190,9 +185,7 @@ ROUTES = (
         get_namespace,
         Role.READER,
         summary="Read a namespace",
-        tag="namespaces",
         responses={200: NamespaceResponse, 304: None},
-        problems=(400, 404),
         conditions=(IF_NONE_MATCH,),
     ),
     Route(
@@ -201,10 +194,8 @@ ROUTES = (
         list_namespaces,
         Role.READER,
         summary="List namespaces",
-        tag="namespaces",
         query=PageQuery,
         responses={200: NamespacePage},
-        problems=(400,),
     ),
     Route(
         "DELETE",
@@ -212,10 +203,8 @@ ROUTES = (
         delete_namespace,
         Role.ADMIN,
         summary="Delete a namespace, and with force its timers: a step at a time, until the answer is 200",
-        tag="namespaces",
         query=DeleteNamespaceQuery,
         responses={200: NamespaceDeletionResponse, 202: NamespaceDeletionResponse},
-        problems=(400, 404, 409, 412),
         conditions=(IF_MATCH,),
     ),
     Route(
@@ -224,11 +213,9 @@ ROUTES = (
         pause_namespace,
         Role.ADMIN,
         summary="Fire nothing of a namespace until it is resumed",
-        tag="namespaces",
         body=PauseBody,
         body_is_required=False,
         responses={200: NamespaceResponse},
-        problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
     ),
     Route(
@@ -237,9 +224,7 @@ ROUTES = (
         resume_namespace,
         Role.ADMIN,
         summary="Fire the timers of a namespace again; late ones as its misfire says",
-        tag="namespaces",
         responses={200: NamespaceResponse},
-        problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
     ),
     Route(
@@ -248,10 +233,8 @@ ROUTES = (
         reshard_namespace,
         Role.ADMIN,
         summary="Give a namespace another number of shards while it runs",
-        tag="namespaces",
         body=ReshardBody,
         responses={200: NamespaceResponse},
-        problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
     ),
 )

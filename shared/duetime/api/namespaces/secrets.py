@@ -81,11 +81,10 @@ ROUTES = (
         create_secret,
         Role.ADMIN,
         summary="Create a signing secret; the one before it stays valid for an overlap",
-        tag="namespaces",
         body=SecretBody,
         body_is_required=False,
         responses={201: CreatedSecretResponse},
-        problems=(400, 404, 409, 413, 415, 503),
+        problems=(503,),
         keeps=Keeps.FACT,
     ),
     Route(
@@ -94,9 +93,7 @@ ROUTES = (
         list_secrets,
         Role.ADMIN,
         summary="List the signing secrets that are valid",
-        tag="namespaces",
         responses={200: SecretPage},
-        problems=(404,),
     ),
     Route(
         "DELETE",
@@ -104,8 +101,6 @@ ROUTES = (
         delete_secret,
         Role.ADMIN,
         summary="End a signing secret at once",
-        tag="namespaces",
         responses={204: None},
-        problems=(404,),
     ),
 )

@@ -63,10 +63,9 @@ ROUTES = (
         backfill_schedule,
         Role.WRITER,
         summary="Send occurrences of the past once more, or late, a page at a time",
-        tag="schedules",
         body=BackfillBody,
         responses={200: BackfillResponse},
-        problems=(400, 404, 409, 413, 415, 507),
+        problems=(507,),
     ),
     Route(
         "POST",
@@ -74,10 +73,8 @@ ROUTES = (
         cancel_backfill,
         Role.WRITER,
         summary="Cancel what backfills of a schedule are still to send, a page at a time",
-        tag="schedules",
         body=PagedBody,
         body_is_required=False,
         responses={200: CancelBackfillResponse},
-        problems=(400, 404, 413, 415),
     ),
 )

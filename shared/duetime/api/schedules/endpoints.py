@@ -6,7 +6,7 @@ from datetime import UTC
 
 from duetime.api.context import Services
 from duetime.api.http.parsing import read_body, read_nothing, read_query, validate
-from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, if_none_match
+from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, not_modified
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.request_models import PLAIN_SHAPE
 from duetime.api.http.responses import json_reply
@@ -67,10 +67,9 @@ def get_schedule(services: Services, request: Request, *, namespace: str, schedu
     """Return a schedule; 304 when ``If-None-Match`` names its revision."""
     space, schedule_id = address_of(services, request, namespace, schedule_id)
     timer = services.schedules.get(space, schedule_id, now=services.context.clock.now())
-    known = if_none_match(request)
-    if known is not None and known.match_weakly(timer.revision):
-        return Reply(status=304, headers={"etag": etag(timer.revision)})
-    return _reply(shown_timer(timer, request.principal, services.context.redaction), space)
+    return not_modified(request, timer.revision) or _reply(
+        shown_timer(timer, request.principal, services.context.redaction), space
+    )
 
 
 def patch_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
@@ -199,10 +198,9 @@ ROUTES = (
         create_schedule,
         Role.WRITER,
         summary="Create a schedule",
-        tag="schedules",
         body=ScheduleBody,
         responses={200: ScheduleResponse, 201: ScheduleResponse},
-        problems=(400, 404, 409, 413, 415, 507),
+        problems=(507,),
     ),
     Route(
         "PUT",
@@ -210,11 +208,10 @@ ROUTES = (
         put_schedule,
         Role.WRITER,
         summary="Create or replace a schedule",
-        tag="schedules",
         query=PutScheduleQuery,
         body=ScheduleBody,
         responses={200: ScheduleResponse, 201: ScheduleResponse},
-        problems=(400, 404, 412, 413, 415, 507),
+        problems=(507,),
         conditions=(IF_MATCH,),
     ),
     Route(
@@ -223,9 +220,7 @@ ROUTES = (
         get_schedule,
         Role.READER,
         summary="Read a schedule",
-        tag="schedules",
         responses={200: ScheduleResponse, 304: None},
-        problems=(400, 404),
         conditions=(IF_NONE_MATCH,),
     ),
     Route(
@@ -234,11 +229,9 @@ ROUTES = (
         patch_schedule,
         Role.WRITER,
         summary="Change what is given of a schedule",
-        tag="schedules",
         body=SchedulePatch,
         body_type="application/merge-patch+json",
         responses={200: ScheduleResponse},
-        problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
     ),
     Route(
@@ -247,9 +240,7 @@ ROUTES = (
         delete_schedule,
         Role.WRITER,
         summary="Remove a schedule and its history",
-        tag="schedules",
         responses={200: ScheduleDeletionResponse},
-        problems=(400, 404, 412),
         conditions=(IF_MATCH,),
     ),
     Route(
@@ -258,10 +249,8 @@ ROUTES = (
         pause_schedule,
         Role.WRITER,
         summary="Pause a schedule",
-        tag="schedules",
         body=PauseBody,
         responses={200: ScheduleResponse},
-        problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
     ),
     Route(
@@ -270,9 +259,7 @@ ROUTES = (
         resume_schedule,
         Role.WRITER,
         summary="Resume a paused schedule",
-        tag="schedules",
         responses={200: ScheduleResponse},
-        problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
     ),
     Route(
@@ -281,9 +268,8 @@ ROUTES = (
         trigger_schedule,
         Role.WRITER,
         summary="Fire a schedule now",
-        tag="schedules",
         responses={200: TriggerResponse},
-        problems=(400, 404, 409, 413, 415, 507),
+        problems=(507,),
     ),
     Route(
         "GET",
@@ -291,9 +277,7 @@ ROUTES = (
         list_occurrences,
         Role.READER,
         summary="List past and coming occurrences",
-        tag="schedules",
         query=OccurrenceQuery,
         responses={200: OccurrencesResponse},
-        problems=(400, 404),
     ),
 )

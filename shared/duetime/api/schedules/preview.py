@@ -42,10 +42,8 @@ ROUTES = (
         preview_schedule,
         Role.READER,
         summary="Preview a schedule without storing it",
-        tag="schedules",
         body=SchedulePreviewBody,
         responses={200: SchedulePreviewResponse},
-        problems=(400, 413, 415),
         keeps=Keeps.NOTHING,
     ),
 )

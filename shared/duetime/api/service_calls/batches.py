@@ -93,10 +93,8 @@ ROUTES = (
         submit_service_calls,
         Role.WRITER,
         summary="Submit up to 500 service calls, with a result for each",
-        tag="service calls",
         body=ServiceCallBatch,
         responses={200: BatchResponse},
-        problems=(400, 413, 415),
         headers=(CORRELATION_ID,),
     ),
     Route(
@@ -105,10 +103,8 @@ ROUTES = (
         cancel_service_calls,
         Role.WRITER,
         summary="Cancel up to 500 waiting service calls, with a result for each",
-        tag="service calls",
         body=ServiceCallItemBatch,
         responses={200: BatchResponse},
-        problems=(400, 413, 415),
     ),
     Route(
         "POST",
@@ -116,9 +112,7 @@ ROUTES = (
         delete_service_calls,
         Role.WRITER,
         summary="Remove up to 500 finished service calls, with a result for each",
-        tag="service calls",
         body=ServiceCallItemBatch,
         responses={200: BatchResponse},
-        problems=(400, 413, 415),
     ),
 )

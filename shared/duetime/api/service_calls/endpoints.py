@@ -7,7 +7,7 @@ from dataclasses import replace
 from duetime.api.context import Services
 from duetime.api.http.idempotency import replayed
 from duetime.api.http.parsing import read_body, read_nothing
-from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, if_none_match
+from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, not_modified
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.request_models import PLAIN_SHAPE
 from duetime.api.http.responses import json_reply
@@ -38,10 +38,9 @@ def get_service_call(services: Services, request: Request, *, tenant: str, servi
     """Return a service call; 304 when ``If-None-Match`` names its revision."""
     context = services.context
     call = services.calls.get(CallRef(tenant, service_call_id), now=context.clock.now())
-    known = if_none_match(request)
-    if known is not None and known.match_weakly(call.revision):
-        return Reply(status=304, headers={"etag": etag(call.revision)})
-    return _call_reply(200, shown_call(call, request.principal, context.redaction))
+    return not_modified(request, call.revision) or _call_reply(
+        200, shown_call(call, request.principal, context.redaction)
+    )
 
 
 def patch_service_call(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
@@ -112,10 +111,8 @@ ROUTES = (
         submit_service_call,
         Role.WRITER,
         summary="Submit a service call; 200 when the same was submitted under the same idempotency key before",
-        tag="service calls",
         body=ServiceCallBody,
         responses={202: ServiceCallResponse, 200: ServiceCallResponse},
-        problems=(400, 409, 413, 415),
         headers=(CORRELATION_ID,),
         keeps=Keeps.RESOURCE,
     ),
@@ -125,9 +122,8 @@ ROUTES = (
         get_service_call,
         Role.READER,
         summary="Read a service call",
-        tag="service calls",
         responses={200: ServiceCallResponse, 304: None},
-        problems=(400, 404, 409),
+        problems=(409,),
         conditions=(IF_NONE_MATCH,),
     ),
     Route(
@@ -136,11 +132,9 @@ ROUTES = (
         patch_service_call,
         Role.WRITER,
         summary="Change name, tags or star; while nothing of it is in flight also due time and request",
-        tag="service calls",
         body=ServiceCallPatch,
         body_type="application/merge-patch+json",
         responses={200: ServiceCallResponse},
-        problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
     ),
     Route(
@@ -149,9 +143,8 @@ ROUTES = (
         delete_service_call,
         Role.WRITER,
         summary="Remove a finished service call with its executions",
-        tag="service calls",
         responses={204: None},
-        problems=(400, 404, 409, 412),
+        problems=(409,),
         conditions=(IF_MATCH,),
     ),
     Route(
@@ -160,9 +153,7 @@ ROUTES = (
         cancel_service_call,
         Role.WRITER,
         summary="Cancel a service call that waits for its due time or its next attempt: it is kept as Cancelled",
-        tag="service calls",
         responses={200: ServiceCallResponse},
-        problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
     ),
     Route(
@@ -171,9 +162,7 @@ ROUTES = (
         fire_service_call,
         Role.WRITER,
         summary="Make a service call that waits for its due time or its next attempt due now",
-        tag="service calls",
         responses={200: ServiceCallResponse},
-        problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
     ),
     Route(
@@ -182,11 +171,9 @@ ROUTES = (
         rerun_service_call,
         Role.WRITER,
         summary="Submit a finished service call anew",
-        tag="service calls",
         body=RerunBody,
         body_is_required=False,
         responses={202: ServiceCallResponse, 200: ServiceCallResponse},
-        problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
         headers=(CORRELATION_ID,),
         keeps=Keeps.RESOURCE,

@@ -157,10 +157,8 @@ ROUTES = (
         list_service_calls,
         Role.READER,
         summary="List service calls",
-        tag="service calls",
         query=CallQuery,
         responses={200: ServiceCallPage},
-        problems=(400,),
     ),
     Route(
         "GET",
@@ -168,10 +166,9 @@ ROUTES = (
         list_executions,
         Role.READER,
         summary="List the executions of a service call, without bodies",
-        tag="service calls",
         query=PageQuery,
         responses={200: ExecutionPage},
-        problems=(400, 404, 409),
+        problems=(409,),
     ),
     Route(
         "GET",
@@ -179,9 +176,8 @@ ROUTES = (
         get_execution,
         Role.READER,
         summary="Read an execution: what was sent and what came back",
-        tag="service calls",
         responses={200: ExecutionResponse},
-        problems=(400, 404, 409),
+        problems=(409,),
     ),
     Route(
         "GET",
@@ -190,11 +186,10 @@ ROUTES = (
         Role.READER,
         summary="List the events of a service call in order; as server-sent events where one process serves all,"
         " with a 204 when there will be no more",
-        tag="service calls",
         query=EventQuery,
         responses={200: EventPage, 204: None},
         media_types={200: "text/event-stream"},
-        problems=(400, 404, 409),
+        problems=(409,),
         headers=(LAST_EVENT_ID,),
     ),
 )

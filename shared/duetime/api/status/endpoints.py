@@ -70,10 +70,8 @@ ROUTES = (
         list_shards,
         Role.ADMIN,
         summary="List shards and who polls them",
-        tag="service",
         query=PageQuery,
         responses={200: ShardPage},
-        problems=(400,),
     ),
     Route(
         "GET",
@@ -81,7 +79,6 @@ ROUTES = (
         get_health,
         PUBLIC,
         summary="Is the service, with its store, ready?",
-        tag="service",
         responses={200: HealthResponse, 503: HealthResponse},
     ),
 )

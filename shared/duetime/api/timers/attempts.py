@@ -35,8 +35,6 @@ ROUTES = (
         list_attempts,
         Role.READER,
         summary="List the last attempts of a timer, oldest first",
-        tag="timers",
         responses={200: AttemptPage},
-        problems=(400, 404),
     ),
 )

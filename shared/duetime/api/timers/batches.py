@@ -106,10 +106,8 @@ ROUTES = (
         create_timers,
         Role.WRITER,
         summary="Create up to 500 timers, with a result for each",
-        tag="timers",
         body=TimerBatch,
         responses={200: BatchResponse},
-        problems=(400, 404, 413, 415),
     ),
     Route(
         "POST",
@@ -117,10 +115,8 @@ ROUTES = (
         cancel_timers,
         Role.WRITER,
         summary="Cancel up to 500 waiting timers, with a result for each",
-        tag="timers",
         body=TimerItemBatch,
         responses={200: BatchResponse},
-        problems=(400, 404, 413, 415),
     ),
     Route(
         "POST",
@@ -128,9 +124,7 @@ ROUTES = (
         delete_timers,
         Role.WRITER,
         summary="Remove up to 500 timers, with a result for each",
-        tag="timers",
         body=TimerItemBatch,
         responses={200: DeletedBatch},
-        problems=(400, 404, 413, 415),
     ),
 )

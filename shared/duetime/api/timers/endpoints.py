@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from duetime.api.context import Services
 from duetime.api.http.parsing import read_body, read_nothing
-from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, if_none_match
+from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, if_none_match, not_modified
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.responses import json_reply
 from duetime.api.http.route import Deferred, Route
@@ -56,10 +56,9 @@ def get_timer(services: Services, request: Request, *, namespace: str, timer_id:
     """Return a timer; 304 when ``If-None-Match`` names its revision."""
     space, timer_id = read_address(services, request, namespace, timer_id)
     timer = services.timers.get(space, timer_id, now=services.context.clock.now())
-    known = if_none_match(request)
-    if known is not None and known.match_weakly(timer.revision):
-        return Reply(status=304, headers={"etag": etag(timer.revision)})
-    return _timer_reply(shown_timer(timer, request.principal, services.context.redaction), space)
+    return not_modified(request, timer.revision) or _timer_reply(
+        shown_timer(timer, request.principal, services.context.redaction), space
+    )
 
 
 def patch_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
@@ -134,9 +133,7 @@ def _action(action: str, endpoint: Callable[..., Reply], summary: str) -> Route:
         endpoint,
         Role.WRITER,
         summary=summary,
-        tag="timers",
         responses={200: TimerResponse},
-        problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
     )
 
@@ -148,10 +145,9 @@ ROUTES = (
         create_timer,
         Role.WRITER,
         summary="Create a timer",
-        tag="timers",
         body=TimerBody,
         responses={200: TimerResponse, 201: TimerResponse},
-        problems=(400, 404, 409, 413, 415, 507),
+        problems=(507,),
         shares_write=True,
     ),
     Route(
@@ -160,10 +156,9 @@ ROUTES = (
         put_timer,
         Role.WRITER,
         summary="Create or replace a timer, even after it fired",
-        tag="timers",
         body=TimerBody,
         responses={200: TimerResponse, 201: TimerResponse},
-        problems=(400, 404, 412, 413, 415, 507),
+        problems=(507,),
         conditions=(
             IF_MATCH,
             IF_NONE_MATCH,
@@ -176,9 +171,7 @@ ROUTES = (
         get_timer,
         Role.READER,
         summary="Read a timer",
-        tag="timers",
         responses={200: TimerResponse, 304: None},
-        problems=(400, 404),
         conditions=(IF_NONE_MATCH,),
     ),
     Route(
@@ -187,11 +180,9 @@ ROUTES = (
         patch_timer,
         Role.WRITER,
         summary="Change what is given of a timer that has not finished",
-        tag="timers",
         body=TimerPatch,
         body_type="application/merge-patch+json",
         responses={200: TimerResponse},
-        problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
     ),
     Route(
@@ -200,9 +191,7 @@ ROUTES = (
         delete_timer,
         Role.WRITER,
         summary="Remove a timer in any state",
-        tag="timers",
         responses={200: DeleteResponse},
-        problems=(400, 404, 412),
         conditions=(IF_MATCH,),
     ),
     _action("cancel", cancel_timer, "Cancel a waiting timer; it stays readable"),

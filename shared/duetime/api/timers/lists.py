@@ -60,9 +60,7 @@ ROUTES = (
         list_timers,
         Role.READER,
         summary="List timers",
-        tag="timers",
         query=TimerQuery,
         responses={200: TimerPage},
-        problems=(400, 404),
     ),
 )

@@ -34,10 +34,8 @@ ROUTES = (
         recompute_timers,
         Role.WRITER,
         summary="Compute again when timers with a localTime are due, a page at a time",
-        tag="timers",
         body=PagedBody,
         body_is_required=False,
         responses={200: MovedTimersResponse},
-        problems=(400, 404, 413, 415),
     ),
 )

@@ -92,10 +92,8 @@ ROUTES = (
         redrive_timers,
         Role.WRITER,
         summary="Redrive failed timers by filter, a page at a time, or by ids",
-        tag="timers",
         body=RedriveBody,
         body_is_required=False,
         responses={200: RedriveResponse},
-        problems=(400, 404, 413, 415),
     ),
 )

@@ -11,7 +11,15 @@ from duetime.api.context import Services
 from duetime.api.http.errors import EventWebhookNotFound
 from duetime.api.http.page_size import page_reply
 from duetime.api.http.parsing import check_egress, read_body, read_query, validate
-from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, EntityTags, etag, if_match, if_none_match
+from duetime.api.http.preconditions import (
+    IF_MATCH,
+    IF_NONE_MATCH,
+    EntityTags,
+    etag,
+    if_match,
+    if_none_match,
+    not_modified,
+)
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.request_models import PLAIN_SHAPE
 from duetime.api.http.responses import json_reply
@@ -78,10 +86,7 @@ def get_event_webhook(services: Services, request: Request, *, tenant: str) -> R
     namespace = _found(services, tenant)
     if namespace is None or namespace.settings.webhook is None:
         raise EventWebhookNotFound(tenant)
-    known = if_none_match(request)
-    if known is not None and known.match_weakly(namespace.revision):
-        return Reply(status=304, headers={"etag": etag(namespace.revision)})
-    return _webhook_reply(200, namespace, namespace.settings.webhook)
+    return not_modified(request, namespace.revision) or _webhook_reply(200, namespace, namespace.settings.webhook)
 
 
 def _webhook_reply(status: int, namespace: Namespace, webhook: EventWebhook) -> Reply:
@@ -237,10 +242,8 @@ ROUTES = (
         put_event_webhook,
         Role.ADMIN,
         summary="Set where the events of the tenant's service calls are delivered to",
-        tag="event webhooks",
         body=EventWebhookBody,
         responses={200: EventWebhookResponse, 201: EventWebhookResponse},
-        problems=(400, 412, 413, 415),
         conditions=(
             IF_MATCH,
             IF_NONE_MATCH,
@@ -252,9 +255,7 @@ ROUTES = (
         get_event_webhook,
         Role.ADMIN,
         summary="Read the event webhook",
-        tag="event webhooks",
         responses={200: EventWebhookResponse, 304: None},
-        problems=(404,),
         conditions=(IF_NONE_MATCH,),
     ),
     Route(
@@ -263,9 +264,7 @@ ROUTES = (
         delete_event_webhook,
         Role.ADMIN,
         summary="Remove the event webhook and its secrets; what waits becomes dead letters",
-        tag="event webhooks",
         responses={204: None},
-        problems=(404, 412),
         conditions=(IF_MATCH,),
     ),
     Route(
@@ -274,11 +273,10 @@ ROUTES = (
         create_event_secret,
         Role.ADMIN,
         summary="Create a signing secret; the one before it stays valid for an overlap",
-        tag="event webhooks",
         body=SecretBody,
         body_is_required=False,
         responses={201: CreatedSecretResponse},
-        problems=(400, 409, 413, 415, 503),
+        problems=(503,),
         keeps=Keeps.FACT,
     ),
     Route(
@@ -287,7 +285,6 @@ ROUTES = (
         list_event_secrets,
         Role.ADMIN,
         summary="List the signing secrets that are valid",
-        tag="event webhooks",
         responses={200: SecretPage},
     ),
     Route(
@@ -296,9 +293,7 @@ ROUTES = (
         delete_event_secret,
         Role.ADMIN,
         summary="End a signing secret at once",
-        tag="event webhooks",
         responses={204: None},
-        problems=(404,),
     ),
     Route(
         "GET",
@@ -306,10 +301,8 @@ ROUTES = (
         list_deliveries,
         Role.READER,
         summary="List events on their way to the webhook, delivered ones and dead letters",
-        tag="event webhooks",
         query=DeliveryQuery,
         responses={200: DeliveryPage},
-        problems=(400,),
     ),
     Route(
         "GET",
@@ -317,9 +310,7 @@ ROUTES = (
         list_delivery_attempts,
         Role.READER,
         summary="List the last attempts of a delivery, oldest first",
-        tag="event webhooks",
         responses={200: AttemptPage},
-        problems=(404,),
     ),
     Route(
         "POST",
@@ -327,10 +318,8 @@ ROUTES = (
         redrive_deliveries,
         Role.WRITER,
         summary="Deliver dead letters again, by filter, a page at a time, or by ids",
-        tag="event webhooks",
         body=RedriveBody,
         body_is_required=False,
         responses={200: RedriveResponse},
-        problems=(400, 413, 415),
     ),
 )
