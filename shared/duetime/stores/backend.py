@@ -191,6 +191,7 @@ class Query(NamedTuple):
     ``fields`` None: whole rows. ``after``: those behind this place. ``since`` and ``until``, both inclusive,
     bound the first field of the order: a row where that is ``DAMAGED`` is out of bounds. ``budget``: the most
     characters of the entity's ``large`` field on the page, which has one row at least.
+    ``shards``: those with rows, where the path does not begin with a shard.
     """
 
     entity: Entity
@@ -202,6 +203,7 @@ class Query(NamedTuple):
     since: Value = None
     until: Value = None
     budget: int | None = None
+    shards: Sequence[int] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

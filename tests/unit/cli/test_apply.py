@@ -130,7 +130,7 @@ def test_pruning_deletes_what_the_file_does_not_name(apply: Any, cli: Cli) -> No
     [
         ("30 9 * * MON-FRI", "61 9 * * *", "orders/report: cron: "),
         ("https://a.test/report", "ftp://a.test", "orders/report: callbackUrl: "),
-        ("numShards: 2", "numShards: 3", "namespace orders: numShards: cannot be changed"),
+        ("numShards: 2", "numShards: 3", "namespace orders: numShards: is 2, which no file changes"),
     ],
 )
 def test_when_one_is_wrong_nothing_is_changed(apply: Any, cli: Cli, old: str, new: str, why: str) -> None:

@@ -114,7 +114,7 @@ class Planner:
         told = {member: _as_told(member, value) for member, value in settings.items()}
         changes = {member: (stored.get(member), to) for member, to in told.items() if stored.get(member) != to}
         if fixed := sorted(_FIXED & changes.keys()):
-            raise InvalidRequest(f"{', '.join(fixed)}: cannot be changed")
+            raise InvalidRequest("; ".join(f"{each}: is {stored[each]}, which no file changes" for each in fixed))
         return Step(Action.CHANGE if changes else Action.UNCHANGED, name, wanted=settings, changes=changes)
 
     def schedule(self, namespace: str, schedule_id: str, wanted: Mapping[str, Any]) -> Step:

@@ -69,9 +69,10 @@ class Lists:
     def _scan(
         self, namespace: Namespace, after: Place | None, limit: int, fields: tuple[str, ...] | None = None
     ) -> Scan:
-        ranges = namespace.shard_ranges()
-        at = 0 if after is None else next(n for n, each in enumerate(ranges) if after[0] < each.stop)
-        shards = ranges[at]
+        ranges = [each for each in namespace.shard_ranges() if after is None or after[0] < each.stop]
+        if not ranges:  # the cursor is of a namespace that had more, or of a process that knows of more
+            return Scan([])
+        shards = ranges[0]
         scan = self._backend.scan(
             Query(
                 TIMER,
@@ -85,8 +86,8 @@ class Lists:
                 budget=PAGE_BYTES if fields is None else None,
             )
         )
-        if scan.end is None and at + 1 < len(ranges):
-            return Scan(scan.rows, (ranges[at + 1].start, BEFORE_ALL))
+        if scan.end is None and len(ranges) > 1:
+            return Scan(scan.rows, (ranges[1].start, BEFORE_ALL))
         return scan
 
     def _whole(self, namespace: Namespace, places: Sequence[Place], end: Place | None) -> Scan:
@@ -109,7 +110,10 @@ class Lists:
     ) -> Page[Timer]:
         after = None if cursor is None else place_of(cursor, TIMER, CORRELATED)
         by = (namespace.name, correlation_id)
-        scan = self._backend.scan(Query(TIMER, CORRELATED, by=by, after=after, limit=limit, budget=PAGE_BYTES))
+        shards = namespace.shard_ids()
+        scan = self._backend.scan(
+            Query(TIMER, CORRELATED, by=by, after=after, shards=shards, limit=limit, budget=PAGE_BYTES)
+        )
         return _page(scan, now)
 
 

@@ -6,10 +6,10 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import Final
 
 from duetime.domain.errors import InvalidCursor
-from duetime.domain.shards import shard_index
 from duetime.stores.backend import Query, Scan
 from duetime.stores.backends.cassandra import hints as hinted
 from duetime.stores.backends.cassandra import layout, places
@@ -18,8 +18,8 @@ from duetime.stores.backends.cassandra.layout import PARTITION_COLUMNS, Partitio
 from duetime.stores.backends.cassandra.reads import KEYS_PER_READ, Reads, Values, row_of, values_of
 from duetime.stores.backends.cassandra.requests import Statement
 from duetime.stores.backends.cassandra.session import CassandraSession
-from duetime.stores.entities import DUE, NAMESPACE, TIMER
-from duetime.stores.entity import DAMAGED, AccessPath, Entity, Key, Place, Row, Value
+from duetime.stores.entities import CORRELATED, DUE, OF_NAMESPACE
+from duetime.stores.entity import AccessPath, Entity, Key, Place, Row, Value
 
 _SIDE_BY_SIDE: Final = 8
 _PARTITIONS_PER_PAGE: Final = 256
@@ -73,16 +73,17 @@ class Scans:
         prefix = tuple(value for name, value in zip(path.by, query.by, strict=True) if name not in named)
         low, high = _bounds(parts, prefix, query)
         found: list[list[_Seen]] = []
-        if way is not Way.HINTS:
-            partition = layout.partition_of(entity, query.by)
-            columns = query.names if way is Way.ROWS else ()
-            found += self._in_partitions(query, [(partition, low, high)], columns, limit + 1)
+        if path is CORRELATED:
+            partitions = [Partition(layout.TIMERS, (each,)) for each in query.shards]
+        else:
+            partitions = [] if way is Way.HINTS else [layout.partition_of(entity, query.by)]
+        columns = query.names if way is Way.ROWS else ()
+        for at in range(0, len(partitions), _SIDE_BY_SIDE):
+            looks = [(each, low, high) for each in partitions[at : at + _SIDE_BY_SIDE]]
+            found = [_merged(query, [*found, *self._in_partitions(query, looks, columns, limit + 1)])]
         if way is Way.HINTS or path is DUE:
             found += self._by_hints(query, low, high)
-        merged = list(
-            heapq.merge(*found, key=lambda each: places.encode(places.parts_of(entity, path.order), each.end))
-        )
-        return _cut(merged, limit)
+        return _cut(_merged(query, found), limit)
 
     def _in_partitions(
         self, query: Query, looks: Sequence[tuple[Partition, bytes, bytes]], names: tuple[str, ...], limit: int
@@ -134,22 +135,19 @@ class Scans:
     # -- over partitions -------------------------------------------------------------------------------------
 
     def _shard_by_shard(self, query: Query) -> tuple[list[_Seen], Place | None]:
-        """In the order of shard, then id, which is that of the path or stands for it."""
+        """In the order of shard, then id."""
         entity, path, by, limit = query.entity, query.path, query.by, query.limit
-        is_sharded = path.order_names[:1] == entity.key[:1]
-        shards = range(query.since, query.until + 1) if is_sharded else self._shards_of(by[0])
+        shards = range(query.since, query.until + 1)
         behind: Place = query.after or ()
         first = shards.start
-        if behind and is_sharded:
+        if behind:
             first, behind = max(behind[0], first), behind[1:]
-        elif behind and shards:
-            first += shard_index(behind[0], len(shards))
         parts = layout.place_parts(entity, path)
         seen: list[_Seen] = []
         last = first + _PARTITIONS_PER_PAGE
         shard_id = first
         while shard_id < shards.stop:
-            if shard_id >= last and is_sharded:
+            if shard_id >= last:
                 return seen, (shard_id, "")
             wave = range(shard_id, min(shard_id + _SIDE_BY_SIDE, shards.stop))
             looks = []
@@ -159,18 +157,11 @@ class Scans:
                 low = places.behind(places.encode(parts, start)) if each == first and behind else prefix
                 looks.append((Partition(layout.TIMERS, (each,)), low, places.behind(prefix)))
             for found in self._in_partitions(query, looks, (), limit + 1 - len(seen)):
-                seen += found if is_sharded else [_Seen(each.end[1:], each.key) for each in found]
+                seen += found
                 if len(seen) > limit:
                     return _cut(seen, limit)
             shard_id = wave.stop
         return seen, None
-
-    def _shards_of(self, namespace: str) -> range:
-        key = (namespace,)
-        values = self._reads.find(NAMESPACE, [key], ("first_shard", "num_shards")).get(key)
-        if values is None or DAMAGED in values.values():
-            return range(0)
-        return range(values["first_shard"], values["first_shard"] + values["num_shards"])
 
     def _partition_by_partition(self, query: Query) -> tuple[list[_Seen], Place | None]:
         """All rows of an entity, by the order in which the database has their partitions."""
@@ -252,6 +243,13 @@ class Scans:
         return rows, None
 
 
+def _merged(query: Query, found: Sequence[Sequence[_Seen]]) -> list[_Seen]:
+    """Return the first of what was found, as many as a page needs and one more."""
+    parts = places.parts_of(query.entity, query.path.order)
+    merged = heapq.merge(*found, key=lambda each: places.encode(parts, each.end))
+    return list(islice(merged, query.limit + 1))
+
+
 def _cut(seen: list[_Seen], limit: int) -> tuple[list[_Seen], Place | None]:
     return seen[:limit], seen[limit - 1].end if len(seen) > limit else None
 
@@ -283,7 +281,7 @@ def _bounds(parts: places.Parts, prefix: Key, query: Query) -> tuple[bytes, byte
 
 def _has_partitions(query: Query) -> bool:
     """Whether the path goes over the partitions of several shards."""
-    return query.entity is TIMER and "shard_id" not in query.path.by
+    return query.path is OF_NAMESPACE
 
 
 def _order_in(entity: Entity, path: AccessPath) -> tuple[str, ...]:

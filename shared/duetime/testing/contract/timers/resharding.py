@@ -226,6 +226,25 @@ def test_a_list_has_timers_of_all_shards_once(store: Store, orders: Namespace, l
     assert found == tagged == sorted([*before, *new], key=lambda timer: (timer.shard_id, timer.timer_id))
 
 
+def test_timers_of_all_shards_are_found_by_correlation(store: Store, orders: Namespace) -> None:
+    create(store, *make_timers(orders, 9, correlation_id="c"))
+    fewer = reshard(store, orders, 2)
+    create(store, *make_timers(fewer, 9, prefix="n", now=LATER, correlation_id="c"), now=LATER)
+
+    found = read_all(lambda cursor: store.timers.find_by_correlation(fewer, "c", cursor=cursor, limit=2, now=LATER))
+
+    assert sorted(each.timer_id for each in found) == [f"{each}000{number}" for each in "nt" for number in range(9)]
+
+
+def test_a_list_ends_behind_the_shards_that_are_known(store: Store, orders: Namespace) -> None:
+    create(store, *make_timers(orders, 9))
+    page = store.timers.list(orders, TimerFilter(), cursor=None, limit=8, now=NOW)
+    assert page.items[-1].shard_id > 0
+    single = replace(orders, num_shards=1)
+
+    assert store.timers.list(single, TimerFilter(), cursor=page.next_cursor, limit=9, now=NOW) == Page([], None)
+
+
 def test_a_timer_is_found_after_several_reshards(store: Store, single: Namespace) -> None:
     namespace, now, known = single, NOW, []
     for number, num_shards in enumerate((4, 1, 3, 4)):
