@@ -14,15 +14,15 @@ class Notifier:
     """Tells nobody until it is connected, since the store is made before the relay."""
 
     def __init__(self) -> None:
-        self._listener: Callable[[], None] | None = None
+        self._listeners: list[Callable[[], None]] = []
 
     def connect(self, listener: Callable[[], None]) -> None:
         """``listener`` must be safe to call from any thread."""
-        self._listener = listener
+        self._listeners.append(listener)
 
     def notify(self) -> None:
-        if self._listener is not None:
-            self._listener()
+        for listener in self._listeners:
+            listener()
 
 
 class NotifyingCallStore:

@@ -93,8 +93,12 @@ def serve(**given: str | None) -> int:
     WorkerSettings, "store", *_ENGINE, *_EVENTS, *_KEYS, "metrics_port", "metrics_host", "allowed_hosts", *LOGS
 )
 @click.option("--stop-on-eof", is_flag=True, help="Stop when standard input ends, too (for a parent process).")
-@click.option("--snapshots", is_flag=True, help="Write the metrics to standard output, one line of JSON per second.")
-def worker(*, stop_on_eof: bool, snapshots: bool, **given: str | None) -> int:
+@click.option(
+    "--reports",
+    is_flag=True,
+    help="Write metrics, every second, and hints to standard output (for a parent process).",
+)
+def worker(*, stop_on_eof: bool, reports: bool, **given: str | None) -> int:
     """Fire timers without serving the API.
 
     Any number of workers and servers share the shards of one store. The others take over the shards of one that stops
@@ -104,7 +108,7 @@ def worker(*, stop_on_eof: bool, snapshots: bool, **given: str | None) -> int:
     settings = load(WorkerSettings, given, pid=os.getpid())
     from duetime.local.server import work
 
-    return work(settings, stop_on_eof=stop_on_eof, write_snapshots=snapshots)
+    return work(settings, stop_on_eof=stop_on_eof, write_reports=reports)
 
 
 @app.command()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -107,16 +107,20 @@ class Poller:
         )
         self._polling = Polling(context, store.timers, self._leases, self._firing, self._namespaces)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._tell_others: Callable[[Mapping[int, datetime]], None] = lambda _: None
 
     # -- for others ------------------------------------------------------------------------------------------
+
+    def connect(self, tell_others: Callable[[Mapping[int, datetime]], None]) -> None:
+        """``tell_others`` is told, by shard, what ``notify`` hears of shards that others own. From any thread."""
+        self._tell_others = tell_others
 
     def notify(self, timers: Sequence[Timer]) -> None:
         """A hint from any thread that this process has just stored ``timers``: be awake when they are due.
 
         Those that are due later than the next reads are found by these.
         """
-        loop = self._loop
-        if loop is None:
+        if self._loop is None:
             return
         found_anyway_at = self._clock.now() + timedelta(seconds=_READS_AHEAD * self._settings.poll_interval_seconds)
         earliest: dict[int, datetime] = {}
@@ -127,6 +131,18 @@ class Poller:
             if timer.shard_id not in earliest or at < earliest[timer.shard_id]:
                 earliest[timer.shard_id] = at
         if not earliest:
+            return
+        owned = self._leases.owned
+        others = {shard_id: at for shard_id, at in earliest.items() if shard_id not in owned}
+        if others:
+            self._tell_others(others)
+        if len(others) < len(earliest):
+            self.note_due(earliest)
+
+    def note_due(self, earliest: Mapping[int, datetime]) -> None:
+        """A hint from any thread: by shard when the first of what was stored is due. Ignored where others own it."""
+        loop = self._loop
+        if loop is None:
             return
         try:
             loop.call_soon_threadsafe(self._note_due, earliest)
@@ -255,7 +271,7 @@ class Poller:
 
     # -- polling ---------------------------------------------------------------------------------------------
 
-    def _note_due(self, earliest: dict[int, datetime]) -> None:
+    def _note_due(self, earliest: Mapping[int, datetime]) -> None:
         now, monotonic = self._clock.now(), self._clock.monotonic()
         for shard_id, at in earliest.items():
             shard = self._leases.owned.get(shard_id)

@@ -25,11 +25,12 @@ from duetime.local.asgi import Asgi, LambdaAsgiApp
 from duetime.local.browsers import OwnOriginOnly
 from duetime.local.event_streams import THREADS as STREAM_THREADS
 from duetime.local.event_streams import Authenticator, EventStreams
+from duetime.local.hints import Due, connect, hearing
 from duetime.local.http import bind, http_service, is_loopback, url_of
 from duetime.local.metrics import PATH as METRICS_PATH
 from duetime.local.metrics import ApiMetrics, MetricsApp, Observed, new_registry, nothing_else
 from duetime.local.services import Service, ThreadService, run_services
-from duetime.local.workers import WorkerService, snapshots_written
+from duetime.local.workers import WorkerService, hints_read, reports_written
 from duetime.runtime import api_wiring, wiring
 from duetime.runtime.ids import new_id
 from duetime.runtime.metrics import with_outbox
@@ -68,10 +69,25 @@ def serve(settings: LocalSettings) -> int:
         )
         relay = stack.enter_context(opened_relay(store, settings, clock, notifier=notifier, on_stored=poller.notify))
         stop_seconds = settings.drain_seconds + STOP_MARGIN_SECONDS
+        hear = hearing(poller, relay)
+
+        def pass_on(sender: WorkerService, due: Due) -> None:
+            hear(due)
+            for worker in workers:
+                if worker is not sender:
+                    worker.tell(due)
+
+        def tell(due: Due) -> None:
+            for worker in workers:
+                worker.tell(due)
+
+        environ = child_environment(settings)
         workers = [
-            WorkerService(number, environ=child_environment(settings), stop_seconds=stop_seconds, clock=clock)
+            WorkerService(number, environ=environ, stop_seconds=stop_seconds, clock=clock, on_hint=pass_on)
             for number in range(2, settings.workers + 1)
         ]
+        if workers:
+            connect(tell, poller, relay, notifier, clock)
         snapshot = _counted(poller, relay)
         registry = new_registry(lambda: _observe(snapshot, workers))
         counts = ApiMetrics(registry)
@@ -121,10 +137,11 @@ def event_streams(
     return EventStreams(api, calls, clock=clock, offload=offload, authenticator=authenticator)
 
 
-def work(settings: WorkerSettings, *, stop_on_eof: bool, write_snapshots: bool) -> int:
+def work(settings: WorkerSettings, *, stop_on_eof: bool, write_reports: bool) -> int:
     """``duetime worker``: poll until a signal; the exit code. Raises ``DuetimeError`` when it cannot start.
 
-    ``write_snapshots``: tell standard output what is counted, for the process that started this one.
+    ``write_reports``: tell standard output what is counted and hints of what was stored, for the process that started
+    this one. With ``stop_on_eof`` standard input has hints.
     """
     if wiring.is_in_memory(settings.store):
         raise InvalidSettings("--store: a store in memory has no timers but those of its own process")
@@ -146,8 +163,9 @@ def work(settings: WorkerSettings, *, stop_on_eof: bool, write_snapshots: bool) 
             listener = stack.enter_context(bind(settings.metrics_host, settings.metrics_port))
             metrics: Asgi = MetricsApp(new_registry(lambda: _observe(snapshot, ())), nothing_else)
             services.append(_metrics_service(own_origin_only(metrics, settings, settings.metrics_host), listener))
-        if write_snapshots:
-            stack.enter_context(snapshots_written(snapshot, sys.stdout.fileno()))
+        if write_reports:
+            tell = stack.enter_context(reports_written(snapshot, sys.stdout.fileno()))
+            connect(tell, poller, relay, notifier, clock)
         logger.info(
             "Duetime %s polls %s",
             __version__,
@@ -158,7 +176,7 @@ def work(settings: WorkerSettings, *, stop_on_eof: bool, write_snapshots: bool) 
         code = run_services(
             services,
             stop_seconds=settings.drain_seconds + STOP_MARGIN_SECONDS,
-            stop_on_eof=stop_on_eof,
+            on_line=hints_read(hearing(poller, relay)) if stop_on_eof else None,
         )
         logger.info("stopped", extra={"action": "worker.stopped", **poller.stats()})
         return code

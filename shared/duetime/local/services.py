@@ -13,11 +13,14 @@ import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
 from duetime.runtime import garbage
 
 T = TypeVar("T")
+
+OnLine = Callable[[bytes], None]
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -51,23 +54,24 @@ class ThreadService:
         await working
 
 
-def run_services(services: Sequence[Service], *, stop_seconds: float, stop_on_eof: bool = False) -> int:
-    """Run until SIGTERM, SIGINT or (``stop_on_eof``) the end of standard input; the exit code.
+def run_services(services: Sequence[Service], *, stop_seconds: float, on_line: OnLine | None = None) -> int:
+    """Run until SIGTERM, SIGINT or, with ``on_line``, the end of standard input; the exit code.
 
+    ``on_line`` is given the lines of standard input, in a thread of its own.
     The first signal stops all services at once and waits ``stop_seconds`` for them; a second one ends the process
     where it stands. A service that fails stops the others: 1. So does one that does not stop in time.
     """
     garbage.begin_to_serve()
-    return asyncio.run(_run_services(services, stop_seconds=stop_seconds, stop_on_eof=stop_on_eof))
+    return asyncio.run(_run_services(services, stop_seconds=stop_seconds, on_line=on_line))
 
 
-async def _run_services(services: Sequence[Service], *, stop_seconds: float, stop_on_eof: bool) -> int:
+async def _run_services(services: Sequence[Service], *, stop_seconds: float, on_line: OnLine | None) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, _on_signal, number, stop)
-    if stop_on_eof:
-        eof = loop.create_task(in_thread("stdin", _wait_for_eof))
+    if on_line is not None:
+        eof = loop.create_task(in_thread("stdin", partial(_read_lines, on_line)))
         eof.add_done_callback(lambda _: stop.set())
     running = {loop.create_task(service.run(stop)): service.name for service in services}
     stopping = loop.create_task(stop.wait())
@@ -106,9 +110,13 @@ def _exit_now(code: int) -> None:
     os._exit(code)
 
 
-def _wait_for_eof() -> None:
-    while os.read(0, 4096):
-        pass
+def _read_lines(on_line: OnLine) -> None:
+    """Until the end. Without a buffered stream: a thread that is blocked in one keeps the interpreter from ending."""
+    rest = b""
+    while read := os.read(0, 65_536):
+        *lines, rest = (rest + read).split(b"\n")
+        for line in lines:
+            on_line(line)
 
 
 async def in_thread(name: str, work: Callable[[], T]) -> T:

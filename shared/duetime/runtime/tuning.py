@@ -277,7 +277,7 @@ class EngineTuning(KeySettings, EgressSettings, TimerTuning, ExecutionTuning):
     )
     poll_interval_seconds: Seconds = Field(
         _ENGINE.poll_interval_seconds,
-        description="Time within which timers that other processes store are seen.",
+        description="Time within which timers are seen that another machine or another `worker` stores.",
     )
     max_in_flight: int = Field(
         _ENGINE.max_in_flight, ge=1, le=100_000, description="Callbacks in flight, not counting slow ones."

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import pytest
@@ -88,6 +88,35 @@ def test_a_hint_makes_a_timer_fire_at_once(store: Store, clock: VirtualClock) ->
 
     run(clock, poller, script)
     assert lag_seconds(sender.received[0]) < 0.001
+
+
+def test_a_hint_is_passed_on_to_the_poller_that_owns_the_shard(store: Store, clock: VirtualClock) -> None:
+    sender = ScriptedSender()
+    rarely = EngineSettings(poll_interval_seconds=600.0, min_poll_interval_seconds=600.0)
+    here, there = (
+        make_poller(store, each, clock, worker_id=name, settings=rarely)
+        for name, each in (("here", sender), ("there", sender.for_another_poller()))
+    )
+    passed_on: list[int] = []
+
+    def tell(due: Mapping[int, datetime]) -> None:
+        passed_on.extend(due)
+        there.note_due(due)
+
+    here.connect(tell)
+
+    async def script() -> None:
+        await asyncio.sleep(30.3)
+        timers = [make_timer(f"t{n}", execute_at=clock.now() + timedelta(seconds=n % 2)) for n in range(20)]
+        put(store, timers, clock.now())
+        here.notify(timers)
+        await asyncio.sleep(2)
+        assert [poller.stats()["fired"] > 0 for poller in (here, there)] == [True, True]
+
+    run(clock, [here, there], script)
+    assert sender.counts() == Counter(f"t{n}" for n in range(20))
+    assert max(map(lag_seconds, sender.received)) < 0.001
+    assert len(passed_on) == 2, "one of four shards each, of which two are there"
 
 
 @pytest.mark.parametrize(("timers_at_once", "least_trips", "most_trips"), [(1, 1, 1), (2000, 4, 100)])

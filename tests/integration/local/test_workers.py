@@ -55,6 +55,23 @@ def test_the_shards_of_a_killed_worker_are_taken_over_within_the_lease_time(
         server.wait_for_shards(24)  # the first 16, and the 8 that were the worker's
 
 
+def test_what_is_due_at_once_waits_for_no_look_of_the_process_that_owns_its_shard(
+    tmp_path: Path, receiver: CallbackReceiver
+) -> None:
+    with DuetimeServer("--workers", "2", "--poll-interval-seconds", "600", cwd=tmp_path) as server:
+        server.wait_for_shards(24)  # the first 16, and the 8 that the worker took over
+        time.sleep(3)  # looks become rare: the next ones are 3 s apart
+        started_at = time.monotonic()
+        server.create_many([{"id": f"t{n}", "delay": "0s", "callbackUrl": receiver.url} for n in range(TIMERS)])
+        receiver.wait_for_timers(TIMERS)
+        took_seconds = time.monotonic() - started_at
+        assert server.terminate() == 0
+        fired = [server.of(action)[0]["fired"] for action in ("server.stopped", "worker.stopped")]
+    assert sum(fired) == TIMERS
+    assert min(fired) > 0
+    assert took_seconds < 2
+
+
 def test_workers_do_not_outlive_a_server_that_is_killed(tmp_path: Path) -> None:
     with DuetimeServer("--workers", "2", cwd=tmp_path) as server:
         server.wait_for("worker.polling")

@@ -112,7 +112,7 @@ class Stubborn:
         if sys.argv[1] == "stuck":
             await asyncio.Event().wait()
 
-sys.exit(run_services([Stubborn()], stop_seconds=float(sys.argv[2]), stop_on_eof=True))
+sys.exit(run_services([Stubborn()], stop_seconds=float(sys.argv[2]), on_line=print))
 """
 
 
