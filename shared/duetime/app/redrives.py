@@ -156,6 +156,9 @@ def refusal_to_cancel(namespace: Namespace, timer_id: str, result: ChangeResult)
     """Return why a timer was not cancelled; None when it was, or was before."""
     if result.status is not ChangeStatus.WRONG_STATE or result.timer is None:
         return _refusal(namespace, timer_id, result)
+    if result.timer.state is TimerState.WAITING:
+        way_on = "nack with retry false ends it"
+        return AttemptInFlight(f"timer {timer_id!r} waits for an answer of its receiver: {way_on}")
     if result.timer.state.has_open_attempt:
         return AttemptInFlight(f"an attempt of timer {timer_id!r} is in flight: cancel it when that has ended")
     return TimerFinished(f"timer {timer_id!r} is {result.timer.state}: it cannot be cancelled any more")

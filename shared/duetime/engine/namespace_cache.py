@@ -32,8 +32,8 @@ _MAX_VIEWS = 10_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceView:
     """A namespace as the engine needs it. ``is_usable`` is False while it is paused or being deleted, its callbacks
-    cannot be signed, or what is stored of it cannot be read: its timers wait. ``resumed_at`` is set where those that
-    came due in a pause are to expire.
+    cannot be signed, or what is stored of it cannot be read (``is_readable``): its timers wait. ``resumed_at`` is set
+    where those that came due in a pause are to expire.
 
     ``max_in_flight`` and ``rate_limit_per_second`` (attempts started) are for all pollers together.
     """
@@ -44,6 +44,7 @@ class NamespaceView:
     rate_limit_per_second: float | None = None
     signer: Signer | None = None
     is_usable: bool = True
+    is_readable: bool = True
     resumed_at: datetime | None = None
 
     @property
@@ -64,7 +65,6 @@ class _Entry:
     view: NamespaceView
     stale_at: float
     namespace: Namespace | None
-    is_unreadable: bool = False
 
 
 class NamespaceCache:
@@ -110,7 +110,7 @@ class NamespaceCache:
         """How many namespaces whose timers were due of late cannot be read."""
         lately = self._clock.monotonic() - NAMESPACE_SECONDS
         entries = tuple(self._entries.values())
-        return sum(entry.is_unreadable and entry.stale_at > lately for entry in entries)
+        return sum(not entry.view.is_readable and entry.stale_at > lately for entry in entries)
 
     def load_for(self, timers: Iterable[Timer], names: Collection[str]) -> None:
         """``load`` the namespaces of ``timers``, and ``names``; and the calendars of schedules that name one."""
@@ -213,8 +213,8 @@ def _unreadable(name: str, namespace: Namespace | None, reason: str, monotonic: 
         extra={"action": "namespace.unreadable", "namespace": name, "reason": reason},
     )
     shard_ids = () if namespace is None else namespace.shard_ids()
-    view = NamespaceView(shard_ids=shard_ids, is_usable=False)
-    return _Entry(view, monotonic + NAMESPACE_SECONDS, namespace, is_unreadable=True)
+    view = NamespaceView(shard_ids=shard_ids, is_usable=False, is_readable=False)
+    return _Entry(view, monotonic + NAMESPACE_SECONDS, namespace)
 
 
 def _view(namespace: Namespace, signer: Signer | None, *, is_usable: bool) -> NamespaceView:

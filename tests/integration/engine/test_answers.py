@@ -94,6 +94,9 @@ def test_work_that_is_acknowledged_in_time_is_fired_once(store: Store, clock: Vi
         waiting, (attempt,) = life.timer, life.attempts
         assert (waiting["state"], waiting["attempts"], waiting["failure"]) == ("Waiting", 0, None)
         assert (attempt["outcome"], attempt["status"], attempt["number"]) == ("Waiting", 202, 1)
+        cancelled = life.open_api.call("POST", f"{life.open_api.timers}/t/cancel")
+        assert (cancelled.status, cancelled.code) == (409, "attempt_in_flight")
+        assert "nack with retry false ends it" in cancelled.json()["detail"]
         answer = life.answer()
         assert (answer.status, answer.json()["outcome"], answer.json()["answerBy"]) == (200, "Fired", None)
         await asyncio.sleep(2)

@@ -13,15 +13,17 @@ from typing import Any
 import pytest
 
 from duetime.domain.errors import StoreError, StoreUnavailable
-from duetime.domain.namespaces import NamespaceSettings
+from duetime.domain.namespaces import Namespace, NamespaceSettings
+from duetime.domain.timers import TimerState
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import UnreadableRow
+from duetime.testing.contract.builders import make_namespace
 from duetime.testing.virtual_time import VirtualClock
 from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put, run
 from tests.support.logs import actions
 from tests.support.parts import Overlay
-from tests.support.scripted_sender import ScriptedSender
+from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.stores import memory_store
 from tests.support.unreadable import unreadable_namespace
 
@@ -56,6 +58,43 @@ def test_an_unreadable_namespace_s_timers_wait_and_all_others_fire(caplog: pytes
     # Once for each time that it is asked for again, which is every ten seconds.
     assert 1 <= actions(caplog)["namespace.unreadable"] <= 5
     assert poller.snapshot().gauges["unreadable_namespaces"] == 0
+
+
+def test_what_the_silence_of_a_receiver_means_waits_for_its_namespace_s_retry_policy() -> None:
+    """And work that was taken in time is not too late."""
+    clock = VirtualClock(START)
+    taken = Script(202, b'{"ack": {"within": "10s"}}')
+    sender = ScriptedSender(lambda _: taken)
+    timer = make_timer("t", namespace="bad", retry_policy_json=None, expire_after_ms=1000)
+    with memory_store() as store:
+        store.catalogue.create_namespace("bad", num_shards=4, dedicated=False, now=START)
+        put(store, [timer], START)
+        catalogue = Overlay(store.catalogue)
+        poller = make_poller(Overlay(store, catalogue=catalogue), sender, clock)
+
+        def state() -> TimerState:
+            found = store.timers.get(make_namespace("bad"), "t", now=clock.now())
+            assert found is not None
+            return found.state
+
+        def unreadable(_: str) -> Namespace:
+            raise StoreError("it cannot be read")
+
+        async def script() -> None:
+            await asyncio.sleep(2)
+            catalogue.get_namespace = unreadable
+            await asyncio.sleep(48)
+            assert state() is TimerState.WAITING
+            stored = store.catalogue.get_namespace("bad")
+            assert stored is not None
+            once = replace(stored, settings=NamespaceSettings(retry_policy_json='{"maxAttempts": 1}'))
+            catalogue.get_namespace = lambda _: once
+            await asyncio.sleep(20)
+            assert state() is TimerState.FAILED
+
+        run(clock, poller, script)
+
+    assert len(sender.received) == 1
 
 
 class _Stuck(Overlay):

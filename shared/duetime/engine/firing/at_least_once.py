@@ -41,10 +41,10 @@ class AtLeastOnceDelivery(Delivery):
 
     def skips_queue(self, shard: ShardState, timer: Timer, page: Span) -> bool:
         """Record what an answer means, or that none came in time: nothing is sent, so no limit may delay it."""
-        if timer.state is not TimerState.WAITING:
-            return False
+        view = self._namespaces.get(timer.namespace)
+        if timer.state is not TimerState.WAITING or view is None or not view.is_readable:
+            return False  # without its retry policy nobody knows what an answer means
         now, monotonic = self._context.clock.now(), self._context.clock.monotonic()
-        view = self._namespaces.get(timer.namespace) or NamespaceView()
         attempt = self._in_flight.take(self, shard, timer, queue_key(timer), page, monotonic)
         attempt.fired_at = waiting_attempt(timer).started_at
         outcome = outcome_of_waiting(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from duetime.delivery.port import Callback, CallbackResult, Sender
-from duetime.domain.timers import Timer
+from duetime.domain.timers import Timer, TimerState
 from duetime.engine.batching import timer_facts
 from duetime.engine.context import EngineContext
 from duetime.engine.delivery import Attempt, Delivery
@@ -230,9 +230,11 @@ class Firing:
     def _is_open(self, namespace: str, delivery: Delivery) -> bool:
         """False while a namespace's secret cannot be had: nothing is sent unsigned that should be signed."""
         view = self._namespaces.get(namespace)
-        return (view is None or view.is_usable) and delivery.has_room(namespace)
+        return view is not None and view.is_usable and delivery.has_room(namespace)
 
     def _is_too_late(self, timer: Timer, now: datetime) -> bool:
+        if timer.state is TimerState.WAITING:
+            return False  # its attempt was made in time
         view = self._namespaces.get(timer.namespace)
         return timer.is_too_late(now) or (view is not None and view.is_usable and view.is_missed(timer))
 
