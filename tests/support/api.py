@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -73,7 +73,12 @@ class ContendedStore(Overlay):
 
 
 def context_for(
-    store: Store, clock: FakeClock, stored: list[Timer] | None = None, *, secret_box: SecretBox | None = None
+    store: Store,
+    clock: FakeClock,
+    stored: list[Timer] | None = None,
+    *,
+    secret_box: SecretBox | None = None,
+    new_id: Callable[[], str] | None = None,
 ) -> ApiContext:
     numbers = count(1)
 
@@ -84,7 +89,7 @@ def context_for(
     return ApiContext(
         store=store,
         clock=clock,
-        new_id=lambda: f"id-{next(numbers)}",
+        new_id=new_id or (lambda: f"id-{next(numbers)}"),
         on_stored=on_stored,
         secret_box=secret_box,
     )

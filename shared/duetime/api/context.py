@@ -170,6 +170,8 @@ class Services:
     schedules: Schedules
     firing_key: Callable[[], bytes]
     """Makes the signatures in URLs by which receivers answer."""
+    first_at: datetime | None = None
+    """When the request was first made, if it can be repeated by its idempotency key."""
 
     @property
     def local_timers(self) -> LocalTimers:
@@ -192,9 +194,9 @@ class Services:
         cursors = Cursors(store.catalogue)
         return cls(context, NamespaceCache(store, clock), cursors, timers, schedules, firing_key)
 
-    def with_ids(self, new_id: Callable[[], str]) -> Services:
-        """The same for one request, whose ids ``new_id`` makes."""
-        return replace(self, context=replace(self.context, new_id=new_id))
+    def repeatable(self, new_id: Callable[[], str], first_at: datetime) -> Services:
+        """The same for one request, whose ids ``new_id`` makes, and which was first made at ``first_at``."""
+        return replace(self, context=replace(self.context, new_id=new_id), first_at=first_at)
 
     @property
     def calls(self) -> CallServices:

@@ -153,7 +153,7 @@ class _Exchange:
         return carried_out_once(
             request,
             key,
-            lambda new_id: self._complete(route.endpoint(services.with_ids(new_id), request, **parameters)),
+            lambda *again: self._complete(route.endpoint(services.repeatable(*again), request, **parameters)),
             keeps=route.keeps,
             catalogue=context.store.catalogue,
             now=context.clock.now(),

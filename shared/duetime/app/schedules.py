@@ -247,17 +247,21 @@ class Schedules:
 
         return self._change(namespace, schedule_id, resume, now, wanted)
 
-    def trigger(self, namespace: Namespace, schedule_id: str, *, now: datetime) -> Timer:
+    def trigger(
+        self, namespace: Namespace, schedule_id: str, *, trigger_id: str, at: datetime, now: datetime
+    ) -> tuple[Timer, datetime]:
         """Fire it now, beside its occurrences and whatever it is doing: paused or ended, too.
 
-        Returns the timer that is sent. Raises ``ScheduleNotFound``, ``ScheduleUnreadable`` and ``StoreRefused``.
+        ``trigger_id`` and ``at`` name the trigger: with the same ones nothing more is sent. Returns the timer that is
+        sent, and for when it is scheduled. Raises ``ScheduleNotFound``, ``ScheduleUnreadable`` and ``StoreRefused``.
         """
         schedule = self.readable(namespace, schedule_id, now=now)
         for number in range(_MAX_AT_ONCE):
-            timer = triggered(schedule, now=now + number * MILLISECOND)
+            scheduled_at = at + number * MILLISECOND
+            timer = triggered(schedule, scheduled_at, trigger_id=trigger_id, now=now)
             (result,) = self.store.timers.put([timer], mode=PutMode.CREATE, now=now)
-            if result.status in (PutStatus.CREATED, PutStatus.REFUSED):
-                return self._stored(result.timer, schedule_id, is_new=True).timer
+            if result.status is not PutStatus.CONFLICT:
+                return self._stored(result.timer, schedule_id, is_new=True).timer, scheduled_at
         raise StoreUnavailable("the schedule is being triggered all the time")
 
     def past(self, schedule: Timer, *, limit: int) -> list[OccurrenceRecord]:

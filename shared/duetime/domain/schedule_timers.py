@@ -56,14 +56,14 @@ def standing_at(timer: Timer, schedule: Schedule, *, now: datetime) -> Timer:
     )
 
 
-def triggered(timer: Timer, *, now: datetime) -> Timer:
+def triggered(timer: Timer, scheduled_at: datetime, *, trigger_id: str, now: datetime) -> Timer:
     """Return the first revision of a timer that fires the schedule ``timer`` at ``now``, beside its occurrences.
 
-    It has number 0 and no line in the history. The same for the same ``now``.
+    It has number 0. ``trigger_id`` tells the triggers of one time from each other.
     """
-    timer_id = trigger_timer_id(timer.schedule_id or "", now)
-    made = _beside(timer, timer_id, Occurrence(now, now), now=now)
-    return replace(made, firing_id=str(ids.timer_uuid(timer.namespace, timer_id)))
+    timer_id = trigger_timer_id(timer.schedule_id or "", scheduled_at)
+    made = _beside(timer, timer_id, Occurrence(scheduled_at, now), now=now)
+    return replace(made, firing_id=str(ids.timer_uuid(timer.namespace, timer_id)), digest=trigger_id)
 
 
 def backfilled(timer: Timer, occurrence: Occurrence, *, began_at: datetime, now: datetime) -> Timer:

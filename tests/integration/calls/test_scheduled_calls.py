@@ -210,7 +210,7 @@ def test_a_trigger_and_a_backfill_submit_calls_beside_the_schedule(executing: Ex
     """A backfill submits once more what the schedule has submitted; the same timer again submits nothing."""
     schedule = make_schedule(every_seconds=1000)
     put(executing.store, [schedule], START)
-    beside = [triggered(schedule, now=at(1))]
+    beside = [triggered(schedule, at(1), trigger_id="t", now=at(1))]
     for began in (at(2), at(3)):
         occurrence = Occurrence(at(-1000), began)
         beside.append(backfilled(schedule, occurrence, began_at=began, now=began))

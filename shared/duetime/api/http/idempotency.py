@@ -104,7 +104,7 @@ class _Content:
 def carried_out_once(
     request: Request,
     key: str,
-    act: Callable[[NewId], Reply],
+    act: Callable[[NewId, datetime], Reply],
     *,
     keeps: Keeps,
     catalogue: Catalogue,
@@ -113,14 +113,15 @@ def carried_out_once(
 ) -> Reply:
     """The response of ``act``, now or the first time. Raises what it raises, and the errors of reused keys.
 
-    ``act`` gets a maker of ids that makes the same ones whenever it is called for this key. ``claim_id`` is new.
+    ``act`` gets a maker of ids that makes the same ones whenever it is called for this key, and the time of the first
+    claim. ``claim_id`` is new.
     """
     attempt = _Attempt(request, key, catalogue=catalogue, now=now, claim_id=claim_id)
     known = attempt.claim()
     if known is not None:
         return _respond_again(known, keeps)
     try:
-        reply = act(attempt.new_id())
+        reply = act(attempt.new_id(), attempt.first_at)
     except Exception as error:
         attempt.give_up(error)
         raise
@@ -147,9 +148,13 @@ class _Attempt:
         self._key = sha256(json.dumps(scope).encode()).hexdigest()
         self._content = _Content(_fingerprint(request), self._now, self._now)
 
+    @property
+    def first_at(self) -> datetime:
+        return self._content.first_at
+
     def new_id(self) -> NewId:
         """For whoever carries it out."""
-        return _ids_of(self._key, self._content.first_at)
+        return _ids_of(self._key, self.first_at)
 
     def claim(self) -> _Content | None:
         """None when it is to be carried out; else what is known of the first time, which is done.

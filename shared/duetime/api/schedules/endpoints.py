@@ -117,10 +117,11 @@ def trigger_schedule(services: Services, request: Request, *, namespace: str, sc
     """Fire a schedule now, beside its occurrences, which stay as they are. A paused one, too."""
     space, schedule_id = address_of(services, request, namespace, schedule_id)
     read_nothing(request)
-    now = services.context.clock.now()
-    timer = services.schedules.trigger(space, schedule_id, now=now)
-    scheduled_at = format_instant(timer.content.execute_at)
-    return json_reply(200, TriggerResponse(schedule_id, space.name, scheduled_at, timer.firing_id))
+    context, now = services.context, services.context.clock.now()
+    timer, at = services.schedules.trigger(
+        space, schedule_id, trigger_id=context.new_id(), at=services.first_at or now, now=now
+    )
+    return json_reply(200, TriggerResponse(schedule_id, space.name, format_instant(at), timer.firing_id))
 
 
 def list_occurrences(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:

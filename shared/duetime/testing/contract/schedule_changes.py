@@ -98,7 +98,7 @@ def test_a_namespace_without_schedules_lists_none(store: Store, orders: Namespac
 
 def test_what_backfills_send_is_found_beside_all_else(store: Store, orders: Namespace) -> None:
     schedules = create(store, *(make_schedule(orders, each) for each in ("s", "s1", "s10")))
-    create(store, make_timer(orders, "s"), triggered(schedules[1], now=NOW))
+    create(store, make_timer(orders, "s"), triggered(schedules[1], NOW, trigger_id="t", now=NOW))
     times = [NOW - timedelta(days=each) for each in range(5)]
     made = {
         schedule.schedule_id: create(
