@@ -280,7 +280,7 @@ class Schedules:
             return []
         left = limit if state.policy.max_firings is None else min(limit, state.policy.max_firings - state.firings)
         found: list[Occurrence] = []
-        following: Occurrence | None = state.pending
+        following = occurrences.after(state.passed_at) if state.is_unknown else state.pending
         while following is not None and len(found) < left:
             found.append(following)
             following = occurrences.after(following.scheduled_at)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -19,13 +20,15 @@ class ScheduleOutcome:
 
     ``schedule`` as it stands from now on. ``occurrences`` are the lines of the history that are new, or other than
     before. ``detached``: the pending occurrence goes on as this timer, which is stored in the same transaction.
-    ``made_of``: what came of the attempt, as of any timer's; None: nothing was sent.
+    ``made_of``: what came of the attempt, as of any timer's; None: nothing was sent. ``again`` decides the same by
+    another revision of the schedule, which has the same pending occurrence; None: by this one alone.
     """
 
     schedule: Schedule
     occurrences: tuple[OccurrenceRecord, ...] = ()
     detached: Timer | None = None
     made_of: Outcome | None = None
+    again: Callable[[Timer], Outcome] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +156,9 @@ def reconciled(outcome: Outcome, stored: Timer | None) -> Outcome | RecordStatus
         return RecordStatus.SUPERSEDED
     if _written_by(recorded(outcome, now=stored.updated_at)) == _written_by(stored):
         return RecordStatus.APPLIED
+    again = None if outcome.schedule is None else outcome.schedule.again
+    if again is not None and _has_same_pending(outcome.timer, stored):
+        return again(stored)
     is_unchanged = stored.revision == outcome.timer.revision
     # What came of no attempt, or of no answer, was decided by the old revision alone, and is to be decided anew.
     is_of_row = not outcome.is_of_attempt or outcome.timer.state is TimerState.WAITING
@@ -167,7 +173,7 @@ def _is_same_attempt(fired: Timer, stored: Timer) -> bool:
     Changes of labels, retry policy, timeout and expiry keep firing, attempts and state; firing by hand makes it due
     earlier. Any other change renews the firing, counts an attempt, changes the state, or makes the timer due later: a
     redrive, or another worker's attempt that was parked. So does any change of a schedule: what follows
-    was computed by the old one.
+    was computed by the old one (but see ``ScheduleOutcome.again``).
     """
     if _moves_by(stored) != _moves_by(fired):
         return False
@@ -175,6 +181,13 @@ def _is_same_attempt(fired: Timer, stored: Timer) -> bool:
     if not is_same or stored.next_attempt_at is None or fired.next_attempt_at is None:
         return False
     return stored.next_attempt_at <= fired.next_attempt_at
+
+
+def _has_same_pending(fired: Timer, stored: Timer) -> bool:
+    """Tell whether a schedule still has the occurrence that was sent, whatever else was changed of it."""
+    if fired.schedule is None or stored.schedule is None or stored.firing_id != fired.firing_id:
+        return False
+    return stored.schedule.pending == fired.schedule.pending
 
 
 def _moves_by(timer: Timer) -> tuple[object, ...]:

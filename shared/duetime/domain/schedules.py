@@ -89,6 +89,20 @@ class Occurrences(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Stands for occurrences that cannot be computed now: the last one stays, and is looked at again then."""
+
+    look_at: datetime
+
+    def after(self, scheduled_at: datetime) -> Occurrence:
+        return Occurrence(scheduled_at, self.look_at)
+
+    def before(self, scheduled_at: datetime) -> None: ...
+
+    def due_by(self, instant: datetime) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulePolicy:
     misfire: ScheduleMisfire = ScheduleMisfire.ALL
@@ -153,6 +167,11 @@ class Schedule:
     def is_over(self) -> bool:
         """Whether it has ended, and no other times make it begin again."""
         return self.end in (ScheduleEnd.MAX_FIRINGS, ScheduleEnd.RECEIVER)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the next occurrence is still to be computed, since its calendar was not there (``Unknown``)."""
+        return self.pending is not None and self.pending.scheduled_at <= self.passed_at
 
     @property
     def due_at(self) -> datetime | None:
@@ -236,6 +255,8 @@ def turn(schedule: Schedule, occurrences: Occurrences, *, now: datetime, is_open
 
     With FIRE and another schedule than the one given, that is to be stored first.
     """
+    if schedule.is_unknown:
+        schedule = retimed(schedule, occurrences)
     if schedule.pending is None:
         return Turn(Action.END, schedule)
     if schedule.pause is not None or (schedule.is_buffered and is_open):
@@ -259,11 +280,11 @@ def turn(schedule: Schedule, occurrences: Occurrences, *, now: datetime, is_open
 
 
 def is_late(schedule: Schedule, now: datetime) -> bool:
-    """Tell whether it has to be decided if the pending occurrence is missed.
+    """Tell whether it has to be decided if the pending occurrence is missed, or which one that is.
 
     What ``kept_to`` keeps is kept for twice its time at most: after another outage it is decided again.
     """
-    if schedule.pending is None:
+    if schedule.pending is None or schedule.is_unknown:
         return True
     lateness, policy = now - schedule.pending.due_at, schedule.policy
     is_kept = schedule.kept_to is not None and schedule.pending.scheduled_at <= schedule.kept_to

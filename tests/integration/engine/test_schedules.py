@@ -11,12 +11,13 @@ from typing import Any, cast
 
 import pytest
 
+from duetime.app.schedules import ScheduleChange, Schedules
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.ids import occurrence_timer_id, schedule_timer_id
 from duetime.domain.namespaces import Pause
 from duetime.domain.occurrences import KEPT_OCCURRENCES, OccurrenceRecord, OccurrenceState
 from duetime.domain.schedule_timers import new_schedule_timer
-from duetime.domain.schedules import Schedule, ScheduleEnd, SchedulePolicy, new_schedule
+from duetime.domain.schedules import Overlap, Schedule, ScheduleEnd, SchedulePolicy, new_schedule
 from duetime.domain.timers import Timer, TimerState
 from duetime.domain.times import MAX_INSTANT, format_instant
 from duetime.recurrence.spec import TimingSpec
@@ -372,3 +373,31 @@ def test_what_cannot_be_read_harms_itself_alone(store: Store, clock: VirtualCloc
     assert sent(sender) == [10, 20, 30, 40]
     for each in bad:
         assert stored(store, each.timer_id, clock).state is TimerState.FAILED
+
+
+@pytest.mark.parametrize("delay_seconds", [0.2, 5], ids=["short", "parked"])
+@pytest.mark.parametrize("change", ["policy", "pause", "labels"])
+def test_an_occurrence_in_flight_is_sent_once_however_often_its_schedule_is_changed(
+    store: Store, clock: VirtualClock, change: str, delay_seconds: float
+) -> None:
+    put(store, [make_schedule(policy=SchedulePolicy(overlap=Overlap.SKIP, catch_up_ms=600_000))], START)
+    sender = answering(lambda seconds, attempt: Script(delay_seconds=delay_seconds))
+    schedules = Schedules(store, lambda _: None)
+
+    async def change_all_the_time() -> None:
+        for number in range(29 * 45):
+            await asyncio.sleep(1 / 29)
+            now = clock.now()
+            if change == "pause":
+                (schedules.resume if number % 2 else schedules.pause)(
+                    NAMESPACE, "s1", now=now, **({} if number % 2 else {"reason": None})
+                )
+            else:
+                policy = {"max_firings": 100 + number} if change == "policy" else {}
+                content = {} if change == "policy" else {"tags": (str(number),)}
+                schedules.update(NAMESPACE, "s1", ScheduleChange({}, policy, content), now=now)
+
+    run(clock, make_poller(store, sender, clock), change_all_the_time)
+
+    assert sent(sender) == [10, 20, 30, 40]
+    assert lines(store, clock)[:3] == [(each, State.FIRED) for each in (10, 20, 30)]

@@ -139,7 +139,9 @@ class ScheduleResponse(ResponseModel):
     revision: Annotated[
         int, Meta(ge=1, description="counts changes, and occurrences too; the ETag is this number in quotes")
     ]
-    next_scheduled_at: Annotated[Instant | None, Meta(description="by the schedule; null when it has ended")]
+    next_scheduled_at: Annotated[
+        Instant | None, Meta(description="by the schedule; null when it has ended, or its calendar is not there")
+    ]
     next_due_at: Annotated[Instant | None, Meta(description="when that fires: with its delay by jitter and window")]
     number: Annotated[int, Meta(ge=0, description="of the next occurrence")]
     firings: Annotated[int, Meta(ge=0, description="how often it has fired, failures included")]
@@ -195,7 +197,7 @@ class ScheduleResponse(ResponseModel):
 def schedule_response(timer: Timer, namespace_policy: RetryPolicy) -> ScheduleResponse:
     """``namespace_policy`` holds for a schedule without a retry policy of its own."""
     content, schedule = timer.content, timer.schedule
-    pending = None if schedule is None else schedule.pending
+    pending = None if schedule is None or schedule.is_unknown else schedule.pending
     pause = None if schedule is None else schedule.pause
     readable = readable_timing(timer)
     spec = readable or TimingSpec()

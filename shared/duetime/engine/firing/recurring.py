@@ -27,7 +27,18 @@ from duetime.domain.schedule_timers import (
     moved,
     standing_at,
 )
-from duetime.domain.schedules import Action, Occurrences, Overlap, Schedule, Turn, closed, is_late, skipped, turn
+from duetime.domain.schedules import (
+    Action,
+    Occurrences,
+    Overlap,
+    Schedule,
+    Turn,
+    Unknown,
+    closed,
+    is_late,
+    skipped,
+    turn,
+)
 from duetime.domain.timers import Timer, TimerState
 from duetime.engine.batching import Batcher
 from duetime.engine.context import EngineContext
@@ -236,13 +247,31 @@ class RecurringDelivery(DecidedDelivery[Timer | Outcome]):
         started_at = attempt.fired_at if outcome.is_of_attempt else None
         if not timer.is_schedule:
             return after_last_attempt(outcome, now=now, started_at=started_at)
+        return self._moved_on(outcome, now, started_at)
+
+    def _moved_on(self, outcome: Outcome, now: datetime, started_at: datetime | None) -> Outcome:
+        """Return what is recorded of a schedule when its attempt, or its turn, has led to ``outcome``."""
+        occurrences: Occurrences
         try:
-            occurrences = self._occurrences_of(timer)
+            occurrences = self._occurrences_of(outcome.timer)
         except CalendarMissing:
-            return _waiting(timer, now)
+            if not outcome.is_of_attempt:
+                return _waiting(outcome.timer, now)
+            occurrences = Unknown(now + timedelta(seconds=CALENDAR_SECONDS))
         except ScheduleUnreadable:
             return outcome
-        return after_attempt(outcome, occurrences, now=now, started_at=started_at)
+        following = after_attempt(outcome, occurrences, now=now, started_at=started_at)
+        assert following.schedule is not None
+        if not outcome.is_of_attempt:
+            return following
+
+        def again(timer: Timer) -> Outcome:
+            """Another revision: what was sent stays sent, and goes on as it was sent."""
+            moved = self._moved_on(replace(outcome, timer=timer), now, started_at)
+            detached = following.schedule and following.schedule.detached
+            return replace(moved, schedule=moved.schedule and replace(moved.schedule, detached=detached))
+
+        return replace(following, schedule=replace(following.schedule, again=again))
 
 
 def _waiting(timer: Timer, now: datetime) -> Outcome:
