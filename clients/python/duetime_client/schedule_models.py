@@ -46,6 +46,12 @@ class ScheduleEnd(OpenEnum):
     RECEIVER = "receiver"
 
 
+class OccurrenceKind(OpenEnum):
+    SCHEDULED = "Scheduled"
+    TRIGGERED = "Triggered"
+    BACKFILLED = "Backfilled"
+
+
 class OccurrenceState(OpenEnum):
     FIRED = "Fired"
     FAILED = "Failed"
@@ -227,9 +233,13 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastOccurrence:
-    """What became of an occurrence; of missed ones it may be a span of ``count``, to ``last_scheduled_at``."""
+    """What became of an occurrence; of missed ones it may be a span of ``count``, to ``last_scheduled_at``.
+
+    ``number`` 0: it was triggered or backfilled, as ``kind`` says.
+    """
 
     number: int
+    kind: OccurrenceKind
     state: OccurrenceState
     scheduled_at: datetime
     last_scheduled_at: datetime | None

@@ -13,10 +13,10 @@ from typing import Final
 from duetime.app.calendars import finder
 from duetime.app.in_parts import BUDGET_SECONDS
 from duetime.app.revisions import Revisions
-from duetime.app.schedules import Schedules, refused
+from duetime.app.schedules import Schedules, prefixes_beside, refused
 from duetime.domain.clock import Clock
 from duetime.domain.errors import InvalidCursor, StoreUnavailable
-from duetime.domain.ids import schedule_timer_id
+from duetime.domain.ids import backfill_timer_id, schedule_timer_id
 from duetime.domain.namespaces import Namespace
 from duetime.domain.schedule_timers import backfilled
 from duetime.domain.schedules import Occurrence, Occurrences
@@ -27,7 +27,7 @@ from duetime.stores.port.timers import ChangeStatus, PutMode, PutResult, PutStat
 
 _AT_ONCE: Final = 25
 """How many are written together: the payload is in each."""
-_CANCELLED_AT_ONCE: Final = 100
+_REMOVED_AT_ONCE: Final = 100
 _STORED: Final = (PutStatus.CREATED, PutStatus.REPLACED)
 
 
@@ -164,7 +164,7 @@ class Backfills:
         """
         self.schedules.get(namespace, schedule_id, now=now)
         store = self.schedules.store
-        page = store.schedules.backfilled(namespace, schedule_id, cursor=cursor, limit=limit, now=now)
+        page = store.schedules.beside(namespace, backfill_timer_id(schedule_id), cursor=cursor, limit=limit, now=now)
         waiting = [timer for timer in page.items if timer.state is TimerState.SCHEDULED]
         skipped = sum(timer.state.has_open_attempt for timer in page.items)
         if waiting and not dry_run:
@@ -179,21 +179,33 @@ class Backfills:
     def delete_schedule(
         self, namespace: Namespace, schedule_id: str, *, clock: Clock, wanted: Revisions | None = None
     ) -> None:
-        """Remove a schedule as ``Schedules.delete`` does, and first what its backfills are still to send.
+        """Remove a schedule as ``Schedules.delete`` does, and first what its backfills are still to send, and what is
+        kept of its backfills and triggers: that is history.
 
         Raises as that does, and ``StoreUnavailable`` when it takes longer than a request may: another one goes on.
         """
         now, deadline = clock.now(), clock.monotonic() + BUDGET_SECONDS
         self.schedules.revision_that_matches(namespace, schedule_timer_id(schedule_id), wanted, now=now)
-        cursor = None
-        while True:
-            page = self.cancel_page(namespace, schedule_id, cursor=cursor, limit=_CANCELLED_AT_ONCE, now=now)
-            if page.next_cursor is None:
-                break
-            if clock.monotonic() > deadline:
-                raise StoreUnavailable("not all that its backfills are to send is removed yet: delete it again")
-            cursor = page.next_cursor
+        self.schedules.get(namespace, schedule_id, now=now)
+        timers, beside = self.schedules.store.timers, self.schedules.store.schedules.beside
+        backfills, triggers = prefixes_beside(schedule_id)
+        for prefix in (backfills, triggers):
+            cursor = None
+            while True:
+                page = beside(namespace, prefix, cursor=cursor, limit=_REMOVED_AT_ONCE, now=now)
+                gone = [each for each in page.items if each.state.is_finished or _is_to_be_sent(each, backfills)]
+                refs = [TimerRef(each.timer_id, each.revision) for each in gone]
+                timers.delete(namespace, refs, now=now)
+                if page.next_cursor is None:
+                    break
+                if clock.monotonic() > deadline:
+                    raise StoreUnavailable("not all that is kept of its backfills is removed yet: delete it again")
+                cursor = page.next_cursor
         self.schedules.delete(namespace, schedule_id, now=now, wanted=wanted)
+
+
+def _is_to_be_sent(timer: Timer, backfills: str) -> bool:
+    return timer.state is TimerState.SCHEDULED and timer.timer_id.startswith(backfills)
 
 
 def _within(

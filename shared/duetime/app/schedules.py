@@ -26,10 +26,10 @@ from duetime.domain.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from duetime.domain.ids import schedule_timer_id
+from duetime.domain.ids import backfill_timer_id, schedule_timer_id, trigger_timer_id
 from duetime.domain.namespaces import Namespace, Pause
 from duetime.domain.occurrences import OccurrenceRecord
-from duetime.domain.schedule_timers import new_schedule_timer, standing_at, triggered
+from duetime.domain.schedule_timers import line_of_beside, new_schedule_timer, standing_at, triggered
 from duetime.domain.schedules import (
     Occurrence,
     Occurrences,
@@ -51,6 +51,8 @@ from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutS
 _TRIES = 5
 _MAX_AT_ONCE = 100
 """Each trigger has a millisecond of its own."""
+_READS_BESIDE = 5
+"""Of the timers beside a schedule, for its history: those with large payloads, and those of reshards, take more."""
 MAX_TIMING_BYTES = 4096
 """It is stored with each occurrence that is recorded, on databases that write whole rows."""
 
@@ -264,9 +266,25 @@ class Schedules:
                 return self._stored(result.timer, schedule_id, is_new=True).timer, scheduled_at
         raise StoreUnavailable("the schedule is being triggered all the time")
 
-    def past(self, schedule: Timer, *, limit: int) -> list[OccurrenceRecord]:
-        """Return the last lines of the history, the latest first."""
-        return self.store.schedules.history(schedule, limit=limit)
+    def past(self, namespace: Namespace, schedule: Timer, *, limit: int, now: datetime) -> list[OccurrenceRecord]:
+        """Return the last lines of the history, the latest first, with triggers and backfills that are still kept."""
+        lines = self.store.schedules.history(schedule, limit=limit)
+        for prefix in prefixes_beside(schedule.schedule_id or ""):
+            for timer in self._last_beside(namespace, prefix, limit, now):
+                line = line_of_beside(timer)
+                if line is not None and timer.created_at >= schedule.created_at:  # not of an earlier one with the id
+                    lines.append(line)
+        return sorted(lines, key=lambda line: line.scheduled_at, reverse=True)[:limit]
+
+    def _last_beside(self, namespace: Namespace, prefix: str, limit: int, now: datetime) -> list[Timer]:
+        found: list[Timer] = []
+        cursor: str | None = None
+        for _ in range(_READS_BESIDE):
+            page = self.store.schedules.beside(namespace, prefix, cursor=cursor, limit=limit, now=now)
+            found, cursor = [*found, *page.items], page.next_cursor
+            if cursor is None or len(found) >= limit:
+                break
+        return found
 
     def coming(self, schedule: Timer, tenant_id: str, *, limit: int) -> list[Occurrence]:
         """Return the occurrences to come, from the pending one on: none of a schedule that cannot be read, or whose
@@ -317,6 +335,11 @@ class Schedules:
             raise refused(schedule_id)
         self.on_stored([timer])
         return Stored(timer, is_new)
+
+
+def prefixes_beside(schedule_id: str) -> tuple[str, str]:
+    """Return what the ids of a schedule's backfills begin with, and those of its triggers."""
+    return backfill_timer_id(schedule_id), trigger_timer_id(schedule_id)
 
 
 def _first_revision(

@@ -42,6 +42,7 @@ _LIST_COLUMNS = {
 }
 _PAST_COLUMNS = {
     "NUMBER": "number",
+    "KIND": "kind",
     "STATE": "state",
     "SCHEDULED AT": "scheduledAt",
     "COUNT": "count",

@@ -22,6 +22,10 @@ export function scheduleDetail(page, { namespace, id }) {
   page.title(id);
   const path = paths.schedule(namespace, id);
   const known = { dueAt: null, revision: null, occurrences: { past: [], coming: [] } };
+  const changed = () => {
+    known.revision = null; // what is triggered or backfilled is beside the schedule
+    return view.refresh();
+  };
   const view = region(page, {
     what: "Loading the schedule…",
     read: async (signal) => {
@@ -35,7 +39,7 @@ export function scheduleDetail(page, { namespace, id }) {
       Object.assign(known, { revision, dueAt: state === "Active" ? nextDueAt : null });
       return { schedule, occurrences: known.occurrences };
     },
-    draw: ({ schedule, occurrences }) => draw(page, path, schedule, occurrences, () => view.refresh()),
+    draw: ({ schedule, occurrences }) => draw(page, path, schedule, occurrences, changed),
     dueAt: () => known.dueAt,
   });
   return h("article", null, h("p", { class: "crumbs" }, link(place("schedules", namespace), `Schedules of ${namespace}`)), view.element);
@@ -122,7 +126,7 @@ function historyTable(caption, past) {
   return table(
     caption,
     [
-      { label: "Number", class: "fit number", cell: (line) => line.number },
+      { label: "Number", class: "fit number", cell: (line) => line.number || muted(line.kind.toLowerCase()) },
       { label: "State", class: "fit", cell: (line) => badge(line.state) },
       { label: "Scheduled", class: "fit time", cell: scheduled },
       { label: "Attempts", class: "fit number", cell: (line) => line.attempts || nothing() },
@@ -215,7 +219,7 @@ function backfill(page, path, schedule, load) {
       if (!range.from) throw invalid({ field: "from", message: "is missing" });
       many(page, {
         title: `Backfill ${schedule.id}`,
-        content: h("p", null, `From ${localTime(range.from)} to ${range.to ? localTime(range.to) : "now"}. Each is beside the schedule, and in no history.`),
+        content: h("p", null, `From ${localTime(range.from)} to ${range.to ? localTime(range.to) : "now"}. Each is beside the schedule.`),
         label: "Send",
         path: `${path}/backfill`,
         body: () => range,

@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import quote
 from uuid import UUID, uuid5
 
-from duetime.domain.times import to_milliseconds
+from duetime.domain.times import MAX_INSTANT, to_milliseconds
 
 MAX_TIMER_ID_CHARACTERS = 255
 MAX_KEY_BYTES = 1024
@@ -57,15 +57,21 @@ def occurrence_timer_id(schedule_id: str, scheduled_at: datetime) -> str:
     return f"{_OF_SCHEDULE}{schedule_id}{_OF_SCHEDULE}{to_milliseconds(scheduled_at)}"
 
 
-def trigger_timer_id(schedule_id: str, at: datetime) -> str:
-    """Return the id of the timer that fires a schedule by hand."""
-    return f"{_OF_SCHEDULE}{schedule_id}{_OF_SCHEDULE}t{to_milliseconds(at)}"
+def trigger_timer_id(schedule_id: str, at: datetime | None = None) -> str:
+    """Return the id of the timer that fires a schedule by hand. None: what all of those begin with.
+
+    They sort by time, the latest first. So do those of backfills.
+    """
+    return f"{_OF_SCHEDULE}{schedule_id}{_OF_SCHEDULE}t{_latest_first(at)}"
 
 
 def backfill_timer_id(schedule_id: str, scheduled_at: datetime | None = None) -> str:
-    """Return the id of the timer that sends an occurrence once more, or with none what all of those begin with."""
-    milliseconds = "" if scheduled_at is None else to_milliseconds(scheduled_at)
-    return f"{_OF_SCHEDULE}{schedule_id}{_OF_SCHEDULE}b{milliseconds}"
+    """Return the id of the timer that sends an occurrence once more. None: what all of those begin with."""
+    return f"{_OF_SCHEDULE}{schedule_id}{_OF_SCHEDULE}b{_latest_first(scheduled_at)}"
+
+
+def _latest_first(at: datetime | None) -> str:
+    return "" if at is None else f"{to_milliseconds(MAX_INSTANT) - to_milliseconds(at):015}"
 
 
 def schedule_id_of(timer_id: str) -> str | None:

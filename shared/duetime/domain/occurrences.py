@@ -17,11 +17,18 @@ class OccurrenceState(StrEnum):
     FIRED = "Fired"
     FAILED = "Failed"
     ONGOING = "Ongoing"
-    """It is retried, or still in flight, as a timer of its own."""
+    """It is retried, still in flight, or still to be sent, as a timer of its own."""
     SKIPPED = "Skipped"
     """An earlier one was ongoing (``overlap``)."""
     MISSED = "Missed"
     """It was too late for it (``misfire``, or ``expire_after_ms``)."""
+
+
+class OccurrenceKind(StrEnum):
+    SCHEDULED = "Scheduled"
+    TRIGGERED = "Triggered"
+    """By hand."""
+    BACKFILLED = "Backfilled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +36,8 @@ class OccurrenceRecord:
     """A line of the history. Of missed ones it may be a span: ``count`` of them, to ``last_scheduled_at``.
 
     ``started_at``: of the last attempt; None: there was none. ``attempt_log`` as in ``Timer``.
-    ``call_id``: the service call that was submitted.
+    ``call_id``: the service call that was submitted. ``kind``: no line is stored of what is beside the schedule, and
+    ``number`` is 0 there (``domain.schedule_timers.line_of_beside``).
     """
 
     number: int
@@ -43,6 +51,7 @@ class OccurrenceRecord:
     failure: Failure | None = None
     attempt_log: str | None = None
     call_id: str | None = None
+    kind: OccurrenceKind = OccurrenceKind.SCHEDULED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from duetime.domain import ids, schedules
+from duetime.domain.attempts import read_attempts
 from duetime.domain.ids import (
     occurrence_firing_id,
     occurrence_timer_id,
@@ -13,7 +14,7 @@ from duetime.domain.ids import (
     trigger_timer_id,
 )
 from duetime.domain.namespaces import Namespace
-from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState
+from duetime.domain.occurrences import OccurrenceKind, OccurrenceRecord, OccurrenceState
 from duetime.domain.outcomes import Outcome, ScheduleOutcome
 from duetime.domain.schedules import Missed, Occurrence, Occurrences, Schedule, concluded
 from duetime.domain.timers import Timer, TimerContent, TimerState, new_timer
@@ -209,15 +210,9 @@ def line_of_attempt(outcome: Outcome, *, now: datetime, started_at: datetime | N
     schedule = outcome.timer.schedule
     assert schedule is not None
     assert schedule.pending is not None
-    if outcome.next_attempt_at is not None:
-        state = OccurrenceState.ONGOING
-    elif outcome.state is TimerState.FIRED:
-        state = OccurrenceState.FIRED
-    else:
-        state = OccurrenceState.FAILED if outcome.attempts else OccurrenceState.MISSED
     return OccurrenceRecord(
         number=schedule.number,
-        state=state,
+        state=_state_of(outcome),
         scheduled_at=schedule.pending.scheduled_at,
         recorded_at=now,
         started_at=started_at,
@@ -225,6 +220,33 @@ def line_of_attempt(outcome: Outcome, *, now: datetime, started_at: datetime | N
         failure=outcome.failure,
         attempt_log=outcome.attempt_log,
         call_id=outcome.call_id,
+    )
+
+
+def _state_of(occurrence: Outcome | Timer) -> OccurrenceState:
+    if occurrence.next_attempt_at is not None:
+        return OccurrenceState.ONGOING
+    if occurrence.state is TimerState.FIRED:
+        return OccurrenceState.FIRED
+    return OccurrenceState.FAILED if occurrence.attempts else OccurrenceState.MISSED
+
+
+def line_of_beside(timer: Timer) -> OccurrenceRecord | None:
+    """Return what the timer of a trigger or a backfill has become; None of one that cannot be read."""
+    if timer.schedule is None or timer.schedule.pending is None:
+        return None
+    attempts = read_attempts(timer.attempt_log)
+    is_trigger = timer.timer_id.startswith(trigger_timer_id(timer.schedule_id or ""))
+    return OccurrenceRecord(
+        number=0,
+        kind=OccurrenceKind.TRIGGERED if is_trigger else OccurrenceKind.BACKFILLED,
+        state=_state_of(timer),
+        scheduled_at=timer.schedule.pending.scheduled_at,
+        recorded_at=timer.updated_at,
+        started_at=attempts[-1].started_at if attempts else timer.fired_at,
+        attempts=timer.attempts,
+        failure=timer.failure,
+        attempt_log=timer.attempt_log,
     )
 
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from duetime.api.handler import build_handler
+from duetime.app.in_parts import BUDGET_SECONDS
 from duetime.app.schedules import Schedules
 from duetime.domain.errors import ScheduleEnded
-from duetime.domain.ids import occurrence_firing_id
+from duetime.domain.ids import backfill_timer_id, occurrence_firing_id
 from duetime.domain.schedule_timers import standing_at
 from duetime.domain.schedules import Occurrence
-from duetime.domain.timers import Timer, TimerState
+from duetime.domain.timers import Rearm, Timer, TimerState
+from duetime.stores.port.timers import TimerRef
 from duetime.testing.contract.builders import fired, parked
-from duetime.testing.contract.steps import claim, record
-from tests.support.api import World
+from duetime.testing.contract.steps import claim, read_all, record
+from tests.support.api import World, context_for
 from tests.support.clock import NOW
+from tests.support.http import Api
+from tests.support.parts import Intercepted
 from tests.support.schedule_api import NAMESPACE, PATH, created
 
 
@@ -105,7 +111,9 @@ RANGE = {"from": "2026-12-20T09:00:00Z", "to": "2026-12-20T14:00:00Z"}
 
 
 def waiting(world: World) -> list[Timer]:
-    found = world.store.schedules.backfilled(NAMESPACE, "s1", cursor=None, limit=100, now=world.clock.now())
+    found = world.store.schedules.beside(
+        NAMESPACE, backfill_timer_id("s1"), cursor=None, limit=100, now=world.clock.now()
+    )
     return sorted(found.items, key=lambda each: each.content.execute_at)
 
 
@@ -235,3 +243,39 @@ def test_what_new_rules_of_time_zones_move_is_recomputed(world: World) -> None:
     assert {each["nextScheduledAt"] for each in found.values()} == {"2026-12-21T08:00:00.000Z"}
     assert [found[name]["revision"] for name in "abc"] == [3, 1, 3]
     assert found["c"]["state"] == "Paused"
+
+
+def test_a_schedule_with_very_many_finished_backfills_is_deleted_where_the_last_try_stopped(world: World) -> None:
+    created(world, cron=..., every="1m", overlap="allow")
+    for hour in range(6):
+        hours = {"from": f"2026-12-20T{hour:02}:00:00Z", "to": f"2026-12-20T{hour + 1:02}:00:00Z"}
+        backfill(world, **hours, rateLimit=1000)
+    timers = world.store.timers
+    ids = [TimerRef(each.timer_id) for each in all_beside(world)]
+    assert len(ids) == 360
+    timers.rearm(NAMESPACE, ids, rearm=Rearm.CANCEL, now=world.clock.now(), expires_at=NOW + timedelta(days=7))
+    read = []
+
+    def slowly(name: str, operation: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
+        result = operation(*arguments, **more)
+        if name == "schedules.beside":
+            read.extend(result.items)
+            world.clock.advance(BUDGET_SECONDS / 2)
+        return result
+
+    store: Any = Intercepted(world.store, slowly)
+    api = Api(build_handler(context_for(store, world.clock)))
+    statuses = [api.call("DELETE", f"{PATH}/s1").status for _ in range(3)]
+
+    assert statuses == [503, 200, 404]
+    assert len(read) == 360, "each is read once"
+    assert all_beside(world) == []
+
+
+def all_beside(world: World) -> list[Timer]:
+    return read_all(
+        lambda cursor: world.store.schedules.beside(
+            NAMESPACE, backfill_timer_id("s1"), cursor=cursor, limit=100, now=NOW
+        ),
+        max_pages=20,
+    )

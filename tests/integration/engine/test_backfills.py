@@ -38,7 +38,15 @@ def test_occurrences_are_sent_once_more_at_the_rate_and_known_by_their_ids() -> 
         ids = [each.headers["webhook-id"] for each in receiver.requests]
         assert ids == [each.headers["webhook-id"] for each in (*first[1:], first[1])]
         assert [(each["occurrence"], each["attempt"]) for each in sent] == [(0, 1), (0, 1), (0, 1), (0, 2)]
-        assert schedules.occurrences("default", "s").past == history
+        past = schedules.occurrences("default", "s").past
+        assert [each for each in past if each.kind == "Scheduled"] == list(history)
+        again = [each for each in past if each.kind == "Backfilled"]
+        assert [(each.number, each.state, each.attempts) for each in again] == [
+            (0, "Fired", 1),
+            (0, "Fired", 1),
+            (0, "Fired", 2),
+        ]
+        assert [each.scheduled_at for each in past] == sorted((each.scheduled_at for each in past), reverse=True)
         assert schedules.get("default", "s").firings == len(first)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ import pytest
 from duetime.api.handler import build_handler
 from duetime.api.http.idempotency import CLAIM_SECONDS
 from duetime.stores.port.store import Store
+from duetime.testing import in_memory, respond
 from duetime.testing.virtual_time import VirtualClock
+from duetime_client import NewSchedule, RetryPolicy
 from tests.integration.engine.test_schedules import make_schedule
 from tests.support.api import context_for
 from tests.support.clock import NOW as START
@@ -79,3 +82,39 @@ def test_a_trigger_that_is_repeated_by_its_key_after_a_crash_is_one_firing(
     run(clock, make_poller(store, sender, clock), script)
 
     assert len(sender.received) == 2, "it, and that of another key"
+
+
+def test_what_is_triggered_stands_in_the_history_with_its_outcome() -> None:
+    with in_memory() as duetime:
+        schedules, receiver = duetime.client.schedules, duetime.receiver
+        once = RetryPolicy(max_attempts=1)
+        new = NewSchedule(callback_url="https://app.example.com/hook", every=timedelta(hours=1), retry_policy=once)
+        schedules.create("default", new, schedule_id="s")
+        duetime.clock.advance(hours=2.5)
+        receiver.answer(respond(200, delay=timedelta(seconds=5)), 500, 200)
+        seen = []
+        for _ in range(2):
+            schedules.trigger("default", "s")
+            duetime.clock.advance(seconds=3)
+            seen.append(schedules.occurrences("default", "s", past=1).past[0].state)
+            duetime.clock.advance(seconds=10)
+        duetime.clock.advance(hours=1)
+
+        past = schedules.occurrences("default", "s").past
+
+        assert seen == ["Ongoing", "Failed"]
+        assert [(each.number, each.kind, each.state) for each in past] == [
+            (3, "Scheduled", "Fired"),
+            (0, "Triggered", "Failed"),
+            (0, "Triggered", "Fired"),
+            (2, "Scheduled", "Fired"),
+            (1, "Scheduled", "Fired"),
+        ]
+        failed = past[1]
+        assert failed.failure is not None
+        assert (failed.failure.status, failed.attempts, failed.started_at is not None) == (500, 1, True)
+        assert len(schedules.occurrences("default", "s", past=2).past) == 2
+
+        schedules.delete("default", "s")
+        schedules.create("default", new, schedule_id="s")
+        assert schedules.occurrences("default", "s").past == ()

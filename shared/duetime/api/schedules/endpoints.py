@@ -133,7 +133,7 @@ def list_occurrences(services: Services, request: Request, *, namespace: str, sc
     query = read_query(OccurrenceQuery, request)
     now = services.context.clock.now()
     timer = services.schedules.get(space, schedule_id, now=now)
-    past = services.schedules.past(timer, limit=query.past) if query.past else []
+    past = services.schedules.past(space, timer, limit=query.past, now=now) if query.past else []
     coming = services.schedules.coming(timer, space.tenant_id, limit=query.coming) if query.coming else []
     zone = zones.zone(timing_of(timer).time_zone) if coming else UTC
     response = OccurrencesResponse(

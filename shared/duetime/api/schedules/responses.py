@@ -28,7 +28,7 @@ from duetime.api.timers.responses import HEADERS_SCHEMA
 from duetime.app.schedule_lists import ChangedPage, readable_timing, state_of
 from duetime.domain.attempts import read_attempts
 from duetime.domain.call_templates import readable_template
-from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState
+from duetime.domain.occurrences import OccurrenceKind, OccurrenceRecord, OccurrenceState
 from duetime.domain.retry import RetryPolicy, policy_in_force
 from duetime.domain.schedules import (
     Occurrence,
@@ -281,7 +281,8 @@ def changed_response(page: ChangedPage, to_cursor: Callable[[str | None], str | 
 class PastOccurrenceResponse(ResponseModel):
     """What became of an occurrence, or of a span of missed ones."""
 
-    number: Annotated[int, Meta(ge=1)]
+    number: Annotated[int, Meta(ge=0, description="0: it was triggered or backfilled, beside the schedule")]
+    kind: Annotated[OccurrenceKind, Meta(description="what had it sent")]
     state: OccurrenceState
     scheduled_at: Instant
     last_scheduled_at: Annotated[
@@ -295,13 +296,16 @@ class PastOccurrenceResponse(ResponseModel):
     attempts: Annotated[int, Meta(ge=0)]
     failure: FailureResponse | None
     message: Annotated[str | None, Meta(description="of its last attempt: what was wrong, or the receiver asked for")]
-    service_call_id: Annotated[str | None, Meta(description="the service call that was submitted")]
+    service_call_id: Annotated[
+        str | None, Meta(description="the service call that was submitted; null of what was triggered or backfilled")
+    ]
 
 
 def past_occurrence_response(line: OccurrenceRecord) -> PastOccurrenceResponse:
     attempts = read_attempts(line.attempt_log)
     return PastOccurrenceResponse(
         number=line.number,
+        kind=line.kind,
         state=line.state,
         scheduled_at=format_instant(line.scheduled_at),
         last_scheduled_at=instant(line.last_scheduled_at),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
 
-from duetime.domain.ids import backfill_timer_id, is_schedule, occurrence_timer_id, schedule_id_of, schedule_timer_id
+from duetime.domain.ids import is_schedule, occurrence_timer_id, schedule_id_of, schedule_timer_id
 from duetime.domain.namespaces import Namespace
 from duetime.domain.occurrences import KEPT_OCCURRENCES, OccurrenceRecord, PastOccurrence
 from duetime.domain.timers import FailureReason, Timer
@@ -88,10 +88,9 @@ class Schedules:
         (result,) = decide(self._backend, TIMER, keys[:1], judge, now=now, others={0: keys[1:]})
         return result
 
-    def backfilled(
-        self, namespace: Namespace, schedule_id: str, *, cursor: str | None, limit: int, now: datetime
+    def beside(
+        self, namespace: Namespace, prefix: str, *, cursor: str | None, limit: int, now: datetime
     ) -> Page[Timer]:
-        prefix = backfill_timer_id(schedule_id)
         shards = sorted(namespace.shards_of(prefix, now))
         after: Place = (shards[0], prefix) if cursor is None else place_of(cursor, TIMER, OF_NAMESPACE)
         scan = self._scan(namespace, after, limit)

@@ -49,10 +49,11 @@ class ScheduleStore(Protocol):
         """As ``change``, of the schedule that ``occurrence``, a timer, is of."""
         ...
 
-    def backfilled(
-        self, namespace: Namespace, schedule_id: str, *, cursor: str | None, limit: int, now: datetime
+    def beside(
+        self, namespace: Namespace, prefix: str, *, cursor: str | None, limit: int, now: datetime
     ) -> Page[Timer]:
-        """The timers of a schedule's backfills (``domain.schedule_timers.backfilled``), in any state, by their ids.
+        """The timers of a schedule's triggers, or of its backfills, in any state, by their ids, which begin with
+        ``prefix`` (``domain.ids.trigger_timer_id``, ``backfill_timer_id``).
 
         A page may be short, even empty, and not be the last.
         """

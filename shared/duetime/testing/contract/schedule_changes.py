@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from duetime.domain.ids import occurrence_timer_id
+from duetime.domain.ids import backfill_timer_id, occurrence_timer_id, trigger_timer_id
 from duetime.domain.namespaces import Namespace, Pause
 from duetime.domain.occurrences import PastOccurrence
 from duetime.domain.outcomes import RecordStatus
@@ -96,9 +96,9 @@ def test_a_namespace_without_schedules_lists_none(store: Store, orders: Namespac
     assert read_all(lambda cursor: store.schedules.list(orders, cursor=cursor, limit=3, now=NOW)) == []
 
 
-def test_what_backfills_send_is_found_beside_all_else(store: Store, orders: Namespace) -> None:
+def test_triggers_and_backfills_are_found_beside_all_else_the_latest_first(store: Store, orders: Namespace) -> None:
     schedules = create(store, *(make_schedule(orders, each) for each in ("s", "s1", "s10")))
-    create(store, make_timer(orders, "s"), triggered(schedules[1], NOW, trigger_id="t", now=NOW))
+    (trigger, _) = create(store, triggered(schedules[1], NOW, trigger_id="t", now=NOW), make_timer(orders, "s"))
     times = [NOW - timedelta(days=each) for each in range(5)]
     made = {
         schedule.schedule_id: create(
@@ -107,11 +107,12 @@ def test_what_backfills_send_is_found_beside_all_else(store: Store, orders: Name
         for schedule in schedules
     }
 
+    def beside(prefix: str) -> list[Timer]:
+        return read_all(lambda cursor: store.schedules.beside(orders, prefix, cursor=cursor, limit=2, now=NOW))
+
     for schedule_id, timers in made.items():
-        found = read_all(
-            lambda cursor: store.schedules.backfilled(orders, schedule_id or "", cursor=cursor, limit=2, now=NOW)  # noqa: B023
-        )
-        assert sorted(found, key=lambda each: each.timer_id) == sorted(timers, key=lambda each: each.timer_id)
+        assert beside(backfill_timer_id(schedule_id or "")) == timers
+        assert beside(trigger_timer_id(schedule_id or "")) == ([trigger] if schedule_id == "s1" else [])
     assert {each.schedule_id for each in due(store, orders, until=NOW)} == {"s", "s1", "s10", None}
     listed = read_all(lambda cursor: store.schedules.list(orders, cursor=cursor, limit=3, now=NOW), max_pages=40)
     assert {each.timer_id for each in listed} == {each.timer_id for each in schedules}

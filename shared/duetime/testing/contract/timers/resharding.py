@@ -278,6 +278,8 @@ def test_a_schedule_stays_with_its_occurrences_and_history(store: Store, wider: 
     assert len(states(store, stored_schedule(store, wider, "s1"))) == 1
     found = read_all(lambda cursor: store.schedules.list(wider, cursor=cursor, limit=2, now=LATER))
     assert [each.schedule_id for each in found] == ids
-    pages = read_all(lambda cursor: store.schedules.backfilled(wider, "s1", cursor=cursor, limit=2, now=LATER))
+    pages = read_all(
+        lambda cursor: store.schedules.beside(wider, backfill_timer_id("s1"), cursor=cursor, limit=2, now=LATER)
+    )
     assert [each.timer_id for each in pages] == [backfill_timer_id("s1", NOW)]
     assert {each.shard_id for each in (*found, *pages)} == {0}
