@@ -261,17 +261,18 @@ class RecurringDelivery(DecidedDelivery[Timer | Outcome]):
         except ScheduleUnreadable:
             return outcome
         following = after_attempt(outcome, occurrences, now=now, started_at=started_at)
-        assert following.schedule is not None
-        if not outcome.is_of_attempt:
+        step = following.schedule
+        if step is None or not outcome.is_of_attempt:
             return following
 
         def again(timer: Timer) -> Outcome:
             """Another revision: what was sent stays sent, and goes on as it was sent."""
             moved = self._moved_on(replace(outcome, timer=timer), now, started_at)
-            detached = following.schedule and following.schedule.detached
-            return replace(moved, schedule=moved.schedule and replace(moved.schedule, detached=detached))
+            if moved.schedule is None:
+                return moved
+            return replace(moved, schedule=replace(moved.schedule, detached=step.detached))
 
-        return replace(following, schedule=replace(following.schedule, again=again))
+        return replace(following, schedule=replace(step, again=again))
 
 
 def _waiting(timer: Timer, now: datetime) -> Outcome:
