@@ -41,7 +41,7 @@ from duetime.domain.schedules import (
     resumed,
     retimed,
 )
-from duetime.domain.timers import SERVICE_CALLS, Timer, TimerContent, content_digest
+from duetime.domain.timers import SERVICE_CALLS, Timer, TimerContent, check_message, content_digest
 from duetime.domain.times import MILLISECOND
 from duetime.recurrence.spec import TimingSpec
 from duetime.recurrence.stored import occurrences_by, occurrences_of, timing_json, timing_of
@@ -202,6 +202,7 @@ class Schedules:
             changed = limited(changed)
             _check_target(timer, change.content)
             content = replace(timer.content, **change.content, timing_json=text)
+            check_message(content)
             _check_policy(content, changed.policy)
             if (content, changed) == (timer.content, schedule):
                 return timer

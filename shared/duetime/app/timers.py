@@ -143,7 +143,7 @@ class Timers:
     ) -> Timer:
         """Change what is given of a timer that has not finished. An empty change leaves the revision as it is.
 
-        Raises ``TimerNotFound``, ``TimerFinished``, ``RevisionMismatch`` and ``StoreRefused``.
+        Raises ``TimerNotFound``, ``TimerFinished``, ``RevisionMismatch``, ``StoreRefused``, and as ``check_message``.
         """
         timers = self.store.timers
 

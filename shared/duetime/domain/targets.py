@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from duetime.domain.errors import PayloadTooLarge
+
 MAX_ARN_CHARACTERS: Final = 512
 MAX_TARGET_BODY_BYTES: Final = 248 * 1024
 """Of a payload. SNS and Step Functions take 256 KiB in all: the rest is for what Duetime adds."""
@@ -55,6 +57,12 @@ class Target:
     @property
     def is_fifo(self) -> bool:
         return self.resource.endswith(".fifo")
+
+
+def check_target_body(field: str, json_text: str) -> None:
+    """Raises ``PayloadTooLarge``."""
+    if len(json_text.encode(errors="surrogatepass")) > MAX_TARGET_BODY_BYTES:
+        raise PayloadTooLarge(field, f"must have at most {MAX_TARGET_BODY_BYTES} bytes of JSON with target")
 
 
 def is_arn(url: str) -> bool:

@@ -15,8 +15,10 @@ from typing import Final
 from uuid import UUID
 
 from duetime.domain import ids
+from duetime.domain.errors import InvalidInput
 from duetime.domain.namespaces import Namespace
 from duetime.domain.schedules import Schedule
+from duetime.domain.targets import check_target_body, is_arn
 from duetime.domain.times import MILLISECOND, to_milliseconds
 
 DEFAULT_CALLBACK_TIMEOUT_SECONDS = 30
@@ -212,6 +214,15 @@ class TimerChange:
         return {name: value for name in self.__dataclass_fields__ if (value := getattr(self, name)) is not UNSET}
 
 
+def check_message(content: TimerContent) -> None:
+    """Refuse what its target does not take. Raises ``InvalidInput`` and ``PayloadTooLarge``."""
+    if is_arn(content.callback_url):
+        if content.headers_json is not None:
+            raise InvalidInput("headers", "cannot be given with target")
+        if content.payload_json is not None:
+            check_target_body("payload", content.payload_json)
+
+
 class Rearm(Enum):
     """What is done to a timer by hand: it is made due, or ended."""
 
@@ -299,9 +310,11 @@ def changed(timer: Timer, change: TimerChange, *, firing_id: str, now: datetime)
 
     Another message, or another time, is a new firing with its attempts ahead; a message waits out the back-off of
     the one before, unless that has an open attempt. Any other change (labels, retry policy, timeout, expiry) leaves
-    the firing alone, and the attempt that may be in flight: its outcome is recorded beside the change.
+    the firing alone, and the attempt that may be in flight: its outcome is recorded beside the change. Raises as
+    ``check_message``.
     """
     content = replace(timer.content, **change.given())  # type: ignore[arg-type]  # the fields' own types
+    check_message(content)
     labelled = replace(
         timer, content=content, digest=content_digest(content), revision=timer.revision + 1, updated_at=now
     )

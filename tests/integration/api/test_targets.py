@@ -19,6 +19,7 @@ TO_OTHER = {"target": {"arn": OTHER}}
 URL = "http://receiver.test/"
 POLICY = EgressPolicy(allow_targets=(QUEUE,))
 TIMER: dict[str, Any] = {"id": "one", "delay": "1h", **TO_QUEUE}
+TOO_LARGE = "x" * 248 * 1024
 SCHEDULES = "/v1/namespaces/default/schedules"
 
 
@@ -96,11 +97,32 @@ def test_one_of_them_is_needed(world: World) -> None:
 
 
 def test_a_payload_that_no_target_can_take_is_refused_at_once(world: World) -> None:
-    payload = "x" * 248 * 1024
-    answer = world.api.create(TIMER | {"payload": payload})
+    answer = world.api.create(TIMER | {"payload": TOO_LARGE})
 
     assert (answer.status, list(answer.faults)) == (413, ["payload"])
-    assert world.api.create(TIMER | {"payload": payload[:-2]}).status == 201
+    assert world.api.create(TIMER | {"payload": TOO_LARGE[:-2]}).status == 201
+
+
+@pytest.mark.parametrize(
+    ("stored", "patch", "status", "field"),
+    [
+        (TO_QUEUE, {"payload": TOO_LARGE}, 413, "payload"),
+        ({"callbackUrl": URL, "payload": TOO_LARGE}, TO_QUEUE, 413, "payload"),
+        (TO_QUEUE, {"headers": {"x-own": "1"}}, 400, "headers"),
+    ],
+)
+def test_a_change_of_one_part_is_held_against_the_stored_others(
+    world: World, stored: dict[str, Any], patch: dict[str, Any], status: int, field: str
+) -> None:
+    world.api.create({"id": "one", "delay": "1h", **stored})
+    world.api.call("POST", SCHEDULES, {"id": "daily", "cron": "@daily", **stored})
+
+    for answer in (world.api.patch("one", patch), world.api.call("PATCH", f"{SCHEDULES}/daily", patch)):
+        assert (answer.status, list(answer.faults)) == (status, [field])
+    assert world.timer("one").revision == 1
+    assert world.api.call("GET", f"{SCHEDULES}/daily").json()["revision"] == 1
+    both = {"callbackUrl": URL, "payload": TOO_LARGE}
+    assert world.api.patch("one", both).status == world.api.call("PATCH", f"{SCHEDULES}/daily", both).status == 200
 
 
 def test_a_schedule_has_a_target(world: World) -> None:

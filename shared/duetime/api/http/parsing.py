@@ -13,12 +13,12 @@ from pydantic_core import ErrorDetails
 from duetime.api.http.batches import MAX_BATCH_ITEMS
 from duetime.api.http.errors import FieldError, InvalidFields
 from duetime.api.http.raw_json import RawObject, Shape, read_object
-from duetime.api.http.request import Request, utf8_length
+from duetime.api.http.request import Request
 from duetime.api.http.request_models import PLAIN_SHAPE, NothingBody, RequestModel, TargetBody
 from duetime.api.http.validation_messages import message_of
 from duetime.delivery.egress import EgressPolicy, RefusedUrl
-from duetime.domain.errors import InvalidInput, PayloadTooLarge
-from duetime.domain.targets import MAX_TARGET_BODY_BYTES, is_arn
+from duetime.domain.errors import InvalidInput
+from duetime.domain.targets import is_arn
 from duetime.domain.times import check_range, round_up
 
 MAX_BODY_BYTES: Final = 1024 * 1024
@@ -144,12 +144,6 @@ def read_destination(field: str, url: str | None, target: TargetBody | None) -> 
     if url is not None:
         raise InvalidInput(field, "cannot be given with target")
     return target.arn
-
-
-def check_target_body(field: str, json_text: str) -> None:
-    """Raises ``PayloadTooLarge``."""
-    if utf8_length(json_text) > MAX_TARGET_BODY_BYTES:
-        raise PayloadTooLarge(field, f"must have at most {MAX_TARGET_BODY_BYTES} bytes of JSON with target")
 
 
 def check_egress(field: str, url: str, egress: EgressPolicy) -> None:

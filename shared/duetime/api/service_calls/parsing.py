@@ -11,7 +11,7 @@ from typing import Any, Final
 from duetime.api.http import validators
 from duetime.api.http.errors import FieldError, InvalidFields
 from duetime.api.http.idempotency import IDEMPOTENCY_KEY, given_key
-from duetime.api.http.parsing import after, check_egress, check_target_body, read_destination, validate
+from duetime.api.http.parsing import after, check_egress, read_destination, validate
 from duetime.api.http.raw_json import RawObject
 from duetime.api.http.request import Request, utf8_length
 from duetime.api.service_calls.requests import (
@@ -36,7 +36,7 @@ from duetime.domain.service_calls import (
     request_spec,
     rerun,
 )
-from duetime.domain.targets import is_arn
+from duetime.domain.targets import check_target_body, is_arn
 from duetime.domain.timers import UNSET
 from duetime.domain.times import format_instant
 

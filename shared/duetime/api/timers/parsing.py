@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from duetime.api.context import ApiContext
-from duetime.api.http.parsing import after, check_egress, check_target_body, read_destination, validate
+from duetime.api.http.parsing import after, check_egress, read_destination, validate
 from duetime.api.http.raw_json import RawObject
 from duetime.api.http.request import utf8_length
 from duetime.api.timers.requests import CallbackFields, RedriveBody, TimerBody, TimerFields, TimerPatch, TimerQuery
@@ -21,6 +21,7 @@ from duetime.domain.timers import (
     TimerChange,
     TimerContent,
     TimerState,
+    check_message,
     content_digest,
     new_timer,
 )
@@ -123,15 +124,19 @@ def _due(given: TimerFields, now: datetime, later: timedelta = timedelta()) -> _
 
 
 def given_content(body: CallbackFields, *, execute_at: datetime, **others: Any) -> TimerContent:
-    """Return the content of a timer that ``body`` and ``others`` describe."""
+    """Return the content of a timer that ``body`` and ``others`` describe. Raises as ``check_message``."""
     values = vars(body)
     given = {name: value for name in body.model_fields_set if name in _NULL and (value := values[name]) is not None}
-    return TimerContent(**{**given, "execute_at": execute_at, **target_content(body), **others})
+    content = TimerContent(**{**given, "execute_at": execute_at, **target_content(body), **others})
+    check_message(content)
+    return content
 
 
 def target_content(given: CallbackFields) -> dict[str, Any]:
     """Return the fields of ``TimerContent`` that follow from ``target``; none without it."""
-    return {} if given.target is None else {"callback_url": given.target.arn, "headers_json": None}
+    if given.target is None:
+        return {}
+    return {"callback_url": given.target.arn, "headers_json": given.headers_json}
 
 
 def read_change(found: RawObject, context: ApiContext, *, now: datetime) -> TimerChange:
@@ -149,16 +154,10 @@ def read_change(found: RawObject, context: ApiContext, *, now: datetime) -> Time
 
 
 def check_callback(given: CallbackFields, context: ApiContext) -> None:
-    """Refuse a callback that this deployment does not send, that its target does not take, or whose response is not
-    waited for."""
+    """Refuse a callback that this deployment does not send, or whose response is not waited for."""
     url = read_destination("callbackUrl", given.callback_url, given.target)
     if url is not None:
         check_egress("callbackUrl", url, context.egress)
-    if given.target is not None:
-        if given.headers_json is not None:
-            raise InvalidInput("headers", "cannot be given with target")
-        if given.payload_json is not None:
-            check_target_body("payload", given.payload_json)
     if given.retry_policy_json is not None:
         escalate_url = read_retry_policy(given.retry_policy_json).escalate_url
         if escalate_url is not None:

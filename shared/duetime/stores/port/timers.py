@@ -195,7 +195,8 @@ class TimerStore(Protocol):
         now: datetime,
         if_revision: int | None = None,
     ) -> ChangeResult:
-        """Apply ``domain.timers.changed`` atomically: no concurrent write is lost or half-seen.
+        """Apply ``domain.timers.changed`` atomically: no concurrent write is lost or half-seen. What that raises is
+        raised, and nothing is written.
 
         ``if_revision`` is judged first: a finished timer of another revision is a REVISION_MISMATCH.
         """
