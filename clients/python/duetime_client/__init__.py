@@ -84,7 +84,6 @@ if TYPE_CHECKING:
         Shard,
         ShardOwner,
         SigningSecret,
-        Target,
         Timer,
         TimerState,
     )
@@ -110,7 +109,7 @@ if TYPE_CHECKING:
         Triggered,
         Weekday,
     )
-    from duetime_client.values import UNSET, RawJson, RetryPolicy, Unset
+    from duetime_client.values import UNSET, RawJson, RetryPolicy, Target, Unset
 
 __version__ = "0.1.0"
 

@@ -13,11 +13,12 @@ from uuid6 import uuid7
 from duetime_client.call_models import Method, NewServiceCall
 from duetime_client.decoding import json_name
 from duetime_client.errors import InvalidArgument
-from duetime_client.models import NewTimer, Target
+from duetime_client.models import NewTimer
 from duetime_client.schedule_models import NewSchedule, ScheduleChange
 from duetime_client.values import (
     Encoder,
     RetryPolicy,
+    Target,
     camel,
     duration,
     headers,
@@ -27,6 +28,7 @@ from duetime_client.values import (
     plain,
     policy,
     query_pairs,
+    target,
     texts,
     whole_seconds,
     without_nulls,
@@ -43,7 +45,7 @@ _BY_TYPE: Final[Mapping[Any, Encoder]] = {
     Mapping: headers,
     tuple: texts,
     Any: payload,
-    Target: lambda _, target: {"arn": target.arn},
+    Target: target,
     NewServiceCall: lambda _, call: _call(call),
 }
 

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from duetime_client.decoding import OpenEnum
-from duetime_client.models import Failure, Target, TimerState
-from duetime_client.values import RetryPolicy
+from duetime_client.models import Failure, TimerState
+from duetime_client.values import RetryPolicy, Target
 
 _MILLISECONDS = timedelta(milliseconds=1)
 _SECONDS = timedelta(seconds=1)

@@ -13,7 +13,7 @@ from typing import Any
 
 from duetime_client.decoding import OpenEnum
 from duetime_client.errors import DuetimeError
-from duetime_client.values import RetryPolicy
+from duetime_client.values import RetryPolicy, Target
 
 _MILLISECONDS = timedelta(milliseconds=1)
 _SECONDS = timedelta(seconds=1)
@@ -88,21 +88,13 @@ class Role(OpenEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """The last failed attempt. ``status`` is of the receiver's answer, if there was one. ``escalation_id`` is the id
-    of the timer that tells ``RetryPolicy.escalate_url`` of it."""
+    of the timer that tells ``RetryPolicy.escalate_url`` or ``escalate_target`` of it."""
 
     reason: FailureReason
     message: str
     status: int | None
     at: datetime
     escalation_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """What takes messages on AWS, in the place of a URL: an SQS queue, an SNS topic, an EventBridge bus, a Lambda
-    function or a Step Functions state machine."""
-
-    arn: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

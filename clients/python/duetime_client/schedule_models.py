@@ -9,8 +9,8 @@ from typing import Any
 
 from duetime_client.call_models import CallRequest, NewServiceCall
 from duetime_client.decoding import OpenEnum
-from duetime_client.models import Dst, Failure, Occurrence, Target
-from duetime_client.values import UNSET, RetryPolicy, Unset
+from duetime_client.models import Dst, Failure, Occurrence
+from duetime_client.values import UNSET, RetryPolicy, Target, Unset
 
 _SECONDS = "seconds"
 

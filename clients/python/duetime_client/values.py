@@ -57,11 +57,19 @@ class RawJson:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What takes messages on AWS, in the place of a URL: an SQS queue, an SNS topic, an EventBridge bus, a Lambda
+    function or a Step Functions state machine."""
+
+    arn: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
     """How often, how long and how far apart. What is None is as the API has it by default.
 
-    ``max_attempts`` counts the first try. ``escalate_url`` is called when a timer, or an occurrence of a schedule,
-    has failed; policies of service calls and namespaces have none.
+    ``max_attempts`` counts the first try. ``escalate_url``, or ``escalate_target``, is told when a timer, or an
+    occurrence of a schedule, has failed; policies of service calls and namespaces have neither.
     """
 
     max_attempts: int | None = None
@@ -70,6 +78,7 @@ class RetryPolicy:
     backoff_multiplier: float | None = None
     max_interval: timedelta | None = None
     escalate_url: str | None = None
+    escalate_target: Target | None = None
 
 
 Encoder = Callable[[str, Any], Any]
@@ -134,15 +143,21 @@ def payload(name: str, value: Any) -> RawJson:
     return result
 
 
+def target(_name: str, value: Any) -> dict[str, Any]:
+    return {"arn": value.arn}
+
+
+def _part_of_policy(name: str, value: Any) -> Any:
+    if isinstance(value, Target):
+        return target(name, value)
+    return duration(name, value) if isinstance(value, timedelta) else value
+
+
 def policy(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, RetryPolicy):
         raise InvalidArgument(f"{name}: must be a RetryPolicy")
     given = {each.name: getattr(value, each.name) for each in fields(value)}
-    return {
-        camel(key): duration(f"{name}.{key}", item) if isinstance(item, timedelta) else item
-        for key, item in given.items()
-        if item is not None
-    }
+    return {camel(key): _part_of_policy(f"{name}.{key}", item) for key, item in given.items() if item is not None}
 
 
 def members(encoders: Mapping[str, tuple[str, Encoder]], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from duetime.domain.principals import Principal, Role
 from duetime.domain.redaction import RedactionRules, redact_body, redact_members, shown_url, shown_value
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, policy_in_force
 from duetime.domain.service_calls import RequestSpec, ServiceCall
+from duetime.domain.targets import is_arn
 from duetime.domain.timers import Timer
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -75,7 +76,7 @@ def _headers(headers_json: str | None, rules: RedactionRules) -> str | None:
 
 def _policy(policy_json: str | None, rules: RedactionRules) -> str | None:
     url = policy_in_force(policy_json, DEFAULT_RETRY_POLICY).escalate_url
-    if policy_json is None or url is None:
+    if policy_json is None or url is None or is_arn(url):
         return policy_json
     return _encode(json.loads(policy_json) | {"escalateUrl": shown_url(url, rules)})
 

@@ -96,11 +96,14 @@ def escalate_option(command: F) -> F:
             policy = {} if retry_policy is None else parsed(retry_policy)
             if not isinstance(policy, dict):
                 raise click.UsageError("--retry-policy must be a JSON object")
-            retry_policy = RawJson(json.dumps(policy | {"escalateUrl": escalate_url}))
+            policy |= {"escalateUrl": escalate_url}
+            retry_policy = RawJson(json.dumps(aimed(policy, "escalateUrl", target="escalateTarget")))
         return command(retry_policy=retry_policy, **given)
 
     option = click.option(
-        "--escalate-url", metavar="URL", help="Called when it has failed: a part of --retry-policy."
+        "--escalate-url",
+        metavar="URL",
+        help="Called when it has failed, or the ARN of a target: a part of --retry-policy.",
     )
     return option(run)  # type: ignore[return-value]
 

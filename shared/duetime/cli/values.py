@@ -151,9 +151,9 @@ def parsed(raw: RawJson) -> Any:
     return json.loads(raw.text)
 
 
-def aimed(given: dict[str, Any], name: str = "callback_url") -> dict[str, Any]:
+def aimed(given: dict[str, Any], name: str = "callback_url", *, target: str = "target") -> dict[str, Any]:
     """Return ``given`` with a ``target`` in the place of the URL ``name``, if that is an ARN."""
     url = given.get(name)
     if url is None or not is_arn(url):
         return given
-    return {each: value for each, value in given.items() if each != name} | {"target": {"arn": url}}
+    return {each: value for each, value in given.items() if each != name} | {target: {"arn": url}}

@@ -1,7 +1,7 @@
 // Fields that stand in a form and in a detail, each said once: what it is called, how it is read, written and shown.
 
 import { h } from "./dom.js";
-import { field, headers, lines, number, rawJson, text } from "./forms.js";
+import { escalatesTo, field, headers, lines, number, rawJson, text } from "./forms.js";
 import { rawMember } from "./json.js";
 import { headerTable, textBox } from "./messages.js";
 import { when } from "./times.js";
@@ -75,7 +75,7 @@ function shown(options) {
 }
 
 export function callbackFacts(data) {
-  return [...listedFacts(CALLBACK, data), ["Retries", data.retryPolicy && retryWords(data.retryPolicy)], ["Escalates to", data.retryPolicy?.escalateUrl]];
+  return [...listedFacts(CALLBACK, data), ["Retries", data.retryPolicy && retryWords(data.retryPolicy)], ["Escalates to", escalatesTo(data.retryPolicy)]];
 }
 
 /** Of the service call that a schedule submits. */

@@ -110,7 +110,11 @@ export function text(form, name) {
 /** A URL under its name in the API, or else the target whose ARN was written in its place. */
 export function destination(form, name, { within = "" } = {}) {
   const written = text(form, within + name);
-  return written?.startsWith("arn:") ? { target: { arn: written } } : { [name]: written };
+  return aimed(name, written);
+}
+
+function aimed(name, written, target = "target") {
+  return written?.startsWith("arn:") ? { [target]: { arn: written } } : { [name]: written };
 }
 
 export function number(form, name) {
@@ -205,21 +209,29 @@ const POLICY = [
 
 const ESCALATION = ["escalateUrl", "Escalate to", text];
 
-/** `escalates`: of a timer or a schedule, whose failure may be told to another URL. */
+/** `escalates`: of a timer or a schedule, whose failure may be told to another URL, or to a target whose ARN is written in its place. */
 export function policyFields(hint, given, { within = "", escalates = false } = {}) {
+  const values = { ...given, escalateUrl: escalatesTo(given) };
   return h(
     "details",
     { class: "fold" },
     h("summary", null, "Retries"),
     h("p", { class: "hint" }, hint),
-    h("div", { class: "fields" }, [...POLICY, ...(escalates ? [ESCALATION] : [])].map(([name, label]) => field(`${within}retryPolicy.${name}`, label, { value: given?.[name] }))),
+    h("div", { class: "fields" }, [...POLICY, ...(escalates ? [ESCALATION] : [])].map(([name, label]) => field(`${within}retryPolicy.${name}`, label, { value: values[name], paths: name === "escalateUrl" ? [`${within}retryPolicy.escalateTarget`] : [] }))),
   );
+}
+
+/** Who is told of a failure: a URL, or the ARN of a target. */
+export function escalatesTo(policy) {
+  return policy?.escalateTarget?.arn ?? policy?.escalateUrl;
 }
 
 export function policy(form, { within = "" } = {}) {
   const present = [...POLICY, ESCALATION].filter(([name]) => form.elements[`${within}retryPolicy.${name}`]);
   const found = present.map(([name, , read]) => [name, read(form, `${within}retryPolicy.${name}`)]).filter(([, value]) => value !== undefined);
-  return found.length ? Object.fromEntries(found) : undefined;
+  if (!found.length) return undefined;
+  const { escalateUrl, ...rest } = Object.fromEntries(found);
+  return escalateUrl === undefined ? rest : { ...rest, ...aimed("escalateUrl", escalateUrl, "escalateTarget") };
 }
 
 /** A function that makes a key for a text: the same one for the same text, so that it can be sent again. */

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -24,7 +24,7 @@ _JITTER = 0.25
 class RetryPolicy:
     """``max_attempts`` counts the first try. ``max_attempts_duration_seconds`` is measured from the first attempt, or
     from a later redrive: an outage of ours costs no attempts. ``escalate_url`` is called when the timer has failed
-    (``domain.escalations``)."""
+    (``domain.escalations``); it may be the ARN of a target."""
 
     max_attempts: int = 10
     max_attempts_duration_seconds: float | None = 86_400.0
@@ -74,11 +74,48 @@ class RetryPolicy:
 
 DEFAULT_RETRY_POLICY = RetryPolicy()
 
+
+def _attempts(given: Any) -> int:
+    if isinstance(given, float) and given.is_integer():  # 3.0 is a whole number
+        given = int(given)
+    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MAX_ATTEMPTS:
+        raise ValueError(f"must be a whole number from 1 to {MAX_ATTEMPTS}")
+    return given
+
+
+def _multiplier(given: Any) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 1 <= given <= 100:
+        raise ValueError("must be a number from 1 to 100")
+    return float(given)
+
+
+def _url(given: Any) -> str | None:
+    if given is not None and not isinstance(given, str):
+        raise ValueError("must be a URL")
+    return given
+
+
+def _arn(given: Any) -> str | None:
+    if given is None:
+        return None
+    if not isinstance(given, dict) or given.keys() != {"arn"} or not isinstance(given["arn"], str):
+        raise ValueError("must be an object with arn alone")
+    return str(given["arn"])
+
+
 _DURATIONS = {
     "maxAttemptsDuration": "max_attempts_duration_seconds",
     "initialInterval": "initial_interval_seconds",
     "maxInterval": "max_interval_seconds",
 }
+_MEMBERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    **{name: (field, parse_duration) for name, field in _DURATIONS.items()},
+    "maxAttempts": ("max_attempts", _attempts),
+    "backoffMultiplier": ("backoff_multiplier", _multiplier),
+    "escalateUrl": ("escalate_url", _url),
+    "escalateTarget": ("escalate_url", _arn),
+}
+"""Field and reader of each member."""
 
 
 def parse_retry_policy(value: Mapping[str, Any]) -> RetryPolicy:
@@ -97,22 +134,13 @@ def _parsed(value: Mapping[str, Any], default: RetryPolicy, *, ignores_unknown: 
     fields: dict[str, Any] = {}
     for name, given in value.items():
         try:
-            if name in _DURATIONS:
-                fields[_DURATIONS[name]] = parse_duration(given)
-            elif name == "maxAttempts":
-                if isinstance(given, float) and given.is_integer():  # 3.0 is a whole number
-                    given = int(given)
-                if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MAX_ATTEMPTS:
-                    raise ValueError(f"must be a whole number from 1 to {MAX_ATTEMPTS}")
-                fields["max_attempts"] = given
-            elif name == "backoffMultiplier":
-                if isinstance(given, bool) or not isinstance(given, int | float) or not 1 <= given <= 100:
-                    raise ValueError("must be a number from 1 to 100")
-                fields["backoff_multiplier"] = float(given)
-            elif name == "escalateUrl":
-                if given is not None and not isinstance(given, str):
-                    raise ValueError("must be a URL")
-                fields["escalate_url"] = given
+            if name in _MEMBERS:
+                field, read = _MEMBERS[name]
+                member = read(given)
+                if field in fields and member is not None:
+                    raise ValueError("cannot be given with " + ("escalateUrl" if read is _arn else "escalateTarget"))
+                if member is not None:
+                    fields[field] = member
             elif not ignores_unknown:
                 raise ValueError("is not a field of a retry policy")
         except ValueError as error:

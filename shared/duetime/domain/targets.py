@@ -62,7 +62,7 @@ class Target:
 def check_target_body(field: str, json_text: str) -> None:
     """Raises ``PayloadTooLarge``."""
     if len(json_text.encode(errors="surrogatepass")) > MAX_TARGET_BODY_BYTES:
-        raise PayloadTooLarge(field, f"must have at most {MAX_TARGET_BODY_BYTES} bytes of JSON with target")
+        raise PayloadTooLarge(field, f"must have at most {MAX_TARGET_BODY_BYTES} bytes of JSON with a target")
 
 
 def is_arn(url: str) -> bool:

@@ -17,6 +17,7 @@ from uuid import UUID
 from duetime.domain import ids
 from duetime.domain.errors import InvalidInput
 from duetime.domain.namespaces import Namespace
+from duetime.domain.retry import DEFAULT_RETRY_POLICY, policy_in_force
 from duetime.domain.schedules import Schedule
 from duetime.domain.targets import check_target_body, is_arn
 from duetime.domain.times import MILLISECOND, to_milliseconds
@@ -215,11 +216,16 @@ class TimerChange:
 
 
 def check_message(content: TimerContent) -> None:
-    """Refuse what its target does not take. Raises ``InvalidInput`` and ``PayloadTooLarge``."""
-    if is_arn(content.callback_url):
-        if content.headers_json is not None:
-            raise InvalidInput("headers", "cannot be given with target")
-        if content.payload_json is not None:
+    """Refuse what its target, or the one that it escalates to, does not take.
+
+    Raises ``InvalidInput`` and ``PayloadTooLarge``.
+    """
+    is_to_target = is_arn(content.callback_url)
+    if is_to_target and content.headers_json is not None:
+        raise InvalidInput("headers", "cannot be given with target")
+    if content.payload_json is not None:
+        escalate_url = policy_in_force(content.retry_policy_json, DEFAULT_RETRY_POLICY).escalate_url
+        if is_to_target or (escalate_url is not None and is_arn(escalate_url)):
             check_target_body("payload", content.payload_json)
 
 

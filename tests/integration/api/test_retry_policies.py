@@ -20,7 +20,7 @@ DEFAULT = {
     "maxInterval": "1h",
 }
 ONE_ATTEMPT = DEFAULT | {"maxAttempts": 1}
-OF_TIMER = DEFAULT | {"escalateUrl": None}
+OF_TIMER = DEFAULT | {"escalateUrl": None, "escalateTarget": None}
 NAMESPACE = "/v1/namespaces/default"
 POLICIES: list[tuple[dict[str, Any] | None, dict[str, Any]]] = [
     (None, {}),

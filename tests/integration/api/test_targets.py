@@ -20,6 +20,7 @@ URL = "http://receiver.test/"
 POLICY = EgressPolicy(allow_targets=(QUEUE,))
 TIMER: dict[str, Any] = {"id": "one", "delay": "1h", **TO_QUEUE}
 TOO_LARGE = "x" * 248 * 1024
+ESCALATED = {"retryPolicy": {"escalateTarget": {"arn": QUEUE}}}
 SCHEDULES = "/v1/namespaces/default/schedules"
 
 
@@ -106,6 +107,8 @@ def test_a_payload_that_no_target_can_take_is_refused_at_once(world: World) -> N
 @pytest.mark.parametrize(
     ("stored", "patch", "status", "field"),
     [
+        ({"callbackUrl": URL, **ESCALATED}, {"payload": TOO_LARGE}, 413, "payload"),
+        ({"callbackUrl": URL, "payload": TOO_LARGE}, ESCALATED, 413, "payload"),
         (TO_QUEUE, {"payload": TOO_LARGE}, 413, "payload"),
         ({"callbackUrl": URL, "payload": TOO_LARGE}, TO_QUEUE, 413, "payload"),
         (TO_QUEUE, {"headers": {"x-own": "1"}}, 400, "headers"),
@@ -121,8 +124,46 @@ def test_a_change_of_one_part_is_held_against_the_stored_others(
         assert (answer.status, list(answer.faults)) == (status, [field])
     assert world.timer("one").revision == 1
     assert world.api.call("GET", f"{SCHEDULES}/daily").json()["revision"] == 1
-    both = {"callbackUrl": URL, "payload": TOO_LARGE}
+    both = {"callbackUrl": URL, "payload": TOO_LARGE, "retryPolicy": None}
     assert world.api.patch("one", both).status == world.api.call("PATCH", f"{SCHEDULES}/daily", both).status == 200
+
+
+def test_a_failure_is_escalated_to_a_target(world: World) -> None:
+    for path, body in ((world.api.timers, TIMER), (SCHEDULES, {"id": "daily", "cron": "@daily", **TO_QUEUE})):
+        shown = world.api.call("POST", path, body | ESCALATED).json()["retryPolicy"]
+        assert (shown["escalateUrl"], shown["escalateTarget"]) == (None, {"arn": QUEUE})
+        again = world.api.call("PATCH", f"{path}/{body['id']}", {"retryPolicy": shown | {"maxAttempts": 2}})
+        assert again.json()["retryPolicy"] == shown | {"maxAttempts": 2}
+        to_url = world.api.call("PATCH", f"{path}/{body['id']}", {"retryPolicy": {"escalateUrl": URL}})
+        assert to_url.json()["retryPolicy"]["escalateTarget"] is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "field", "message"),
+    [
+        ({"escalateTarget": {"arn": OTHER}}, "escalateTarget.arn", "is none of the targets that this deployment"),
+        ({"escalateTarget": {"arn": "orders"}}, "escalateTarget.arn", "must be the ARN of"),
+        ({"escalateTarget": {}}, "escalateTarget", "must be an object with arn alone"),
+        ({"escalateTarget": {"arn": QUEUE, "url": URL}}, "escalateTarget", "must be an object with arn alone"),
+        ({"escalateTarget": QUEUE}, "escalateTarget", "must be an object with arn alone"),
+        (
+            {"escalateTarget": {"arn": QUEUE}, "escalateUrl": URL},
+            "escalateUrl",
+            "cannot be given with escalateTarget",
+        ),
+        ({"escalateUrl": QUEUE}, "escalateUrl", "must be an absolute http or https URL"),
+    ],
+)
+def test_an_escalation_that_cannot_be_is_refused(
+    world: World, policy: dict[str, Any], field: str, message: str
+) -> None:
+    answer = world.api.create(TIMER | {"retryPolicy": policy})
+    assert (answer.status, list(answer.faults)) == (400, [f"retryPolicy.{field}"])
+    assert message in answer.faults[f"retryPolicy.{field}"]
+    of_namespace = world.api.call(
+        "PUT", "/v1/namespaces/default", {"retryPolicy": {"escalateTarget": {"arn": QUEUE}}}
+    )
+    assert "is for the policies of timers" in of_namespace.faults["retryPolicy.escalateTarget"]
 
 
 def test_a_schedule_has_a_target(world: World) -> None:

@@ -23,6 +23,7 @@ DEFAULT_POLICY = {
     "backoffMultiplier": 2,
     "maxInterval": "1h",
     "escalateUrl": None,
+    "escalateTarget": None,
 }
 GOOD: dict[str, Any] = {"executeAt": "2026-12-21T00:00:00Z", "callbackUrl": "http://receiver.test/callback"}
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
 
 import pytest
 
 from duetime.api.handler import build_handler
+from duetime.delivery.egress import EgressPolicy
 from duetime.delivery.port import Callback, CallbackResult
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.times import parse_instant
@@ -24,6 +26,7 @@ from tests.support.engine import make_poller, put, run, running
 from tests.support.http import Api
 from tests.support.parts import Intercepted
 from tests.support.scripted_sender import Script, ScriptedSender
+from tests.support.tenants import TARGET_ARN
 
 HOOK, ALERTS = "http://receiver.test/", "http://alerts.test/"
 ONCE = {"maxAttempts": 1, "escalateUrl": ALERTS}
@@ -47,7 +50,7 @@ class Receivers(ScriptedSender):
         return other
 
     def result_of(self, callback: Callback) -> CallbackResult:
-        if callback.url == ALERTS:
+        if callback.url in (ALERTS, TARGET_ARN):
             assert callback.body is not None
             assert not any(line.lower().startswith("authorization") for line in callback.headers)
             self.alerts.append(json.loads(callback.body))
@@ -61,7 +64,8 @@ class Life:
         self, store: Store, clock: VirtualClock, script: Callable[[dict[str, Any]], Script] = failing
     ) -> None:
         self._clock = clock
-        self.api = Api(build_handler(context_for(store, clock)))
+        context = replace(context_for(store, clock), egress=EgressPolicy(allow_targets=(TARGET_ARN,)))
+        self.api = Api(build_handler(context))
         self.sender = Receivers(script)
         self.poller = make_poller(store, self.sender, clock)
 
@@ -107,6 +111,18 @@ def test_what_is_exhausted_is_escalated(store: Store, clock: VirtualClock) -> No
     assert (escalation["correlationId"], escalation["tags"], escalation["headers"]) == ("c", ["x"], None)
     assert escalation["retryPolicy"]["escalateUrl"] is None
     assert parse_instant(alert["firedAt"]) - parse_instant(failed["failedAt"]) < timedelta(seconds=0.5)
+
+
+def test_a_target_is_told_in_the_place_of_a_url(store: Store, clock: VirtualClock) -> None:
+    life = Life(store, clock)
+    policy = ONCE | {"escalateUrl": None, "escalateTarget": {"arn": TARGET_ARN}}
+    life.put(retryPolicy=policy)
+
+    life.run(30)
+
+    (alert,) = life.alerts
+    assert (life.escalation["state"], life.escalation["target"]) == ("Fired", {"arn": TARGET_ARN})
+    assert alert["payload"]["payload"] == {"n": 1}
 
 
 @pytest.mark.parametrize(

@@ -176,5 +176,5 @@ def test_what_timers_and_service_calls_share_has_the_same_limits(document: dict[
     of_timer, of_call = (
         document["components"]["schemas"][model]["properties"] for model in ("TimerRetryPolicy", "RetryPolicy")
     )
-    assert of_timer.keys() - of_call.keys() == {"escalateUrl"}
+    assert of_timer.keys() - of_call.keys() == {"escalateUrl", "escalateTarget"}
     assert of_timer | of_call == of_timer

@@ -24,6 +24,7 @@ from duetime.testing.contract.builders import failed, leased, make_timer
 from duetime.testing.contract.steps import claim_shard
 from duetime.testing.contract.timers.answers import make_waiting
 from tests.support.commands import Cli
+from tests.support.tenants import TARGET_ARN
 
 NOW = SystemClock().now()
 PAGE = 100
@@ -219,7 +220,7 @@ def test_work_that_was_taken_is_answered_for(store: Store, orders: Namespace, cl
 
 
 @pytest.mark.usefixtures("orders")
-def test_an_escalation_is_a_part_of_the_retry_policy(cli: Cli) -> None:
+def test_an_escalation_is_a_part_of_the_retry_policy(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     url, alerts = "https://example.com/", "https://alerts.example.com/"
     policy = ("--retry-policy", '{"maxAttempts": 2}', "--escalate-url", alerts)
     cli("timers", "create", "orders", url, "--id", "t1", "--delay", "1h", *policy)
@@ -231,5 +232,9 @@ def test_an_escalation_is_a_part_of_the_retry_policy(cli: Cli) -> None:
         for *kind, name in (("timers", "t1"), ("timers", "t2"), ("schedules", "s1"))
     ]
     assert [(each["maxAttempts"], each["escalateUrl"]) for each in shown] == [(2, alerts), (10, alerts), (2, alerts)]
+    monkeypatch.setenv("DUETIME_ALLOWED_TARGETS", TARGET_ARN)
+    cli("timers", "put", "orders", "t2", url, "--delay", "1h", "--escalate-url", TARGET_ARN)
+    of_target = json.loads(cli("timers", "show", "orders", "t2", "--json")[0])["retryPolicy"]
+    assert (of_target["escalateUrl"], of_target["escalateTarget"]) == (None, {"arn": TARGET_ARN})
     array = ("--retry-policy", "[]", "--escalate-url", alerts)
     assert "must be a JSON object" in cli.fails("timers", "put", "orders", "t2", url, "--delay", "1h", *array, code=2)

@@ -55,6 +55,7 @@ TIMER: dict[str, Any] = {
     "tags": ["a"],
 }
 TARGET = names.Target(arn=TARGET_ARN)
+ON_TARGET: dict[str, Any] = {"target": TARGET, "retry_policy": RetryPolicy(escalate_target=TARGET)}
 LOCAL: dict[str, Any] = {"local_time": "2027-03-28T09:00", "time_zone": "Europe/Berlin", "dst": "skip"}
 SCHEDULE: dict[str, Any] = {
     **TIMER,
@@ -127,14 +128,14 @@ USES: dict[str, Use] = {
     "createSchedule": lambda d, has: [
         d.schedules.create(has["namespace"], NewSchedule(**SCHEDULE), schedule_id="new"),
         d.schedules.create(has["namespace"], NewSchedule(every=HOUR, callback_url=CALLBACK_URL)),
-        d.schedules.create(has["namespace"], NewSchedule(every=HOUR, target=TARGET)),
+        d.schedules.create(has["namespace"], NewSchedule(every=HOUR, **ON_TARGET)),
         d.schedules.create(has["namespace"], NewSchedule(every=HOUR, service_call=SUBMITTED), schedule_id="calls"),
     ],
     "putSchedule": lambda d, has: [
         d.schedules.put(has["namespace"], "new", NewSchedule(**SCHEDULE)),
         d.schedules.put(has["namespace"], "new", NewSchedule(**SCHEDULE | {"tags": ()}), if_revision=1),
         d.schedules.put(has["namespace"], "new", NewSchedule(**SCHEDULE), dry_run=True),
-        d.schedules.put(has["namespace"], "new", NewSchedule(every=HOUR, target=TARGET)),
+        d.schedules.put(has["namespace"], "new", NewSchedule(every=HOUR, **ON_TARGET)),
         d.schedules.put(has["namespace"], "calls", NewSchedule(every=HOUR, service_call=SUBMITTED)),
     ],
     "patchSchedule": lambda d, has: [
@@ -144,7 +145,7 @@ USES: dict[str, Use] = {
             names.ScheduleChange(**{name: value for name, value in SCHEDULE.items() if name != "paused"}),
             if_revision=1,
         ),
-        d.schedules.update(has["namespace"], has["schedule_id"], names.ScheduleChange(target=TARGET)),
+        d.schedules.update(has["namespace"], has["schedule_id"], names.ScheduleChange(**ON_TARGET)),
         d.schedules.create(has["namespace"], NewSchedule(every=HOUR, service_call=SUBMITTED), schedule_id="calls"),
         d.schedules.update(has["namespace"], "calls", names.ScheduleChange(service_call=SUBMITTED)),
     ],
@@ -213,7 +214,7 @@ USES: dict[str, Use] = {
         d.timers(has["namespace"]).create(execute_at=AT, timer_id="new", **TIMER),
         d.timers(has["namespace"]).create(delay=HOUR, **TIMER),
         d.timers(has["namespace"]).create(**LOCAL, **TIMER),
-        d.timers(has["namespace"]).create(delay=HOUR, target=TARGET),
+        d.timers(has["namespace"]).create(delay=HOUR, **ON_TARGET),
     ],
     "listTimers": lambda d, has: (
         list(
@@ -234,7 +235,7 @@ USES: dict[str, Use] = {
             NewTimer(id="b", execute_at=AT, **TIMER),
             NewTimer(delay=HOUR, **TIMER),
             NewTimer(**LOCAL, **TIMER),
-            NewTimer(delay=HOUR, target=TARGET),
+            NewTimer(delay=HOUR, **ON_TARGET),
         ],
         spread=HOUR,
     ),
@@ -244,14 +245,14 @@ USES: dict[str, Use] = {
         d.timers(has["namespace"]).put("put", delay=HOUR, if_absent=True, **TIMER),
         d.timers(has["namespace"]).put("put", execute_at=AT, if_revision=1, **TIMER),
         d.timers(has["namespace"]).put("put", **LOCAL, **TIMER),
-        d.timers(has["namespace"]).put("put", delay=HOUR, target=TARGET),
+        d.timers(has["namespace"]).put("put", delay=HOUR, **ON_TARGET),
     ],
     "getTimer": lambda d, has: d.timers(has["namespace"]).get(has["timer_id"]),
     "patchTimer": lambda d, has: [
         d.timers(has["namespace"]).update(has["timer_id"], execute_at=AT, if_revision=1, **TIMER),
         d.timers(has["namespace"]).update(has["timer_id"], delay=HOUR),
         d.timers(has["namespace"]).update(has["timer_id"], **LOCAL),
-        d.timers(has["namespace"]).update(has["timer_id"], target=TARGET),
+        d.timers(has["namespace"]).update(has["timer_id"], **ON_TARGET),
     ],
     "cancelTimer": lambda d, has: d.timers(has["namespace"]).cancel(has["timer_id"], if_revision=1),
     "deleteTimer": lambda d, has: d.timers(has["namespace"]).delete(has["timer_id"], if_revision=1),
@@ -395,7 +396,7 @@ MEMBERS: dict[str, set[str]] = {
 """What is read one by one."""
 ENUMS = {schema: python for schema, python in NAMED.items() if "enum" in SCHEMAS[schema] and python}
 SENT = {"CallRequest", "RetryPolicy", "TimerRetryPolicy"}
-OF_TIMERS = {"RetryPolicyResponse": {"escalateUrl"}}
+OF_TIMERS = {"RetryPolicyResponse": {"escalateUrl", "escalateTarget"}}
 """Members of a model that the answer has of timers and schedules alone."""
 MODELS = {schema: python for schema, python in NAMED.items() if python and schema not in {*ENUMS, *MEMBERS, *SENT}}
 

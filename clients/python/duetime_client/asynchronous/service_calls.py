@@ -13,9 +13,9 @@ from duetime_client.asynchronous.transport import AsyncTransport
 from duetime_client.batching import encoded_calls, encoded_refs
 from duetime_client.call_models import CallEvent, CallStatus, Execution, Method, NewServiceCall, ServiceCall
 from duetime_client.following import EventPage, Following
-from duetime_client.models import ItemResult, Target
+from duetime_client.models import ItemResult
 from duetime_client.requests import MERGE_PATCH, changing, reading, removing, segment
-from duetime_client.values import UNSET, RawJson, RetryPolicy, Unset
+from duetime_client.values import UNSET, RawJson, RetryPolicy, Target, Unset
 
 
 class AsyncServiceCalls:

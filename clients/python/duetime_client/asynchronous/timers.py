@@ -20,7 +20,6 @@ from duetime_client.models import (
     MovedTimers,
     NewTimer,
     Redriven,
-    Target,
     Timer,
     TimerState,
 )
@@ -35,7 +34,7 @@ from duetime_client.requests import (
     revision_header,
     segment,
 )
-from duetime_client.values import UNSET, RawJson, RetryPolicy, Unset, texts
+from duetime_client.values import UNSET, RawJson, RetryPolicy, Target, Unset, texts
 
 
 class AsyncTimers:

@@ -146,14 +146,14 @@ def read_destination(field: str, url: str | None, target: TargetBody | None) -> 
     return target.arn
 
 
-def check_egress(field: str, url: str, egress: EgressPolicy) -> None:
+def check_egress(field: str, url: str, egress: EgressPolicy, *, target: str = "target") -> None:
     """What is wrong whenever it is sent is refused now. A name is judged by where it leads when it is sent.
 
-    The ARN of a target is named by its own member, beside ``field``.
+    The ARN of a target is named by its own member, ``target`` beside ``field``.
     """
     try:
         egress.check(url)
     except RefusedUrl as error:
         if is_arn(url):
-            field = f"{field.rpartition('.')[0]}.target.arn".lstrip(".")
+            field = f"{field.rpartition('.')[0]}.{target}.arn".lstrip(".")
         raise InvalidInput(field, str(error)) from None

@@ -112,22 +112,6 @@ def _retry_policy_schema(component: str, description: str, properties: dict[str,
     }
 
 
-_RETRY_POLICY_SCHEMA: Final = _retry_policy_schema("RetryPolicy", "When failed attempts are repeated", {})
-_TIMER_RETRY_POLICY_SCHEMA: Final = _retry_policy_schema(
-    "TimerRetryPolicy",
-    "When failed attempts are repeated, and who is told in the end",
-    {
-        "escalateUrl": _URL_SCHEMA
-        | {
-            "type": ["string", "null"],
-            "description": "called when the timer has failed, by a timer of its own, with the event of the failure"
-            " and the payload",
-            "examples": ["https://alerts.example.com/timers"],
-        }
-    },
-)
-
-
 def given(name: str) -> dict[str, Any]:
     """The member is there and not null."""
     return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
@@ -146,6 +130,30 @@ def at_most_one_of(*names: str) -> dict[str, Any]:
 def some_of(*names: str) -> dict[str, Any]:
     """One of the members is there and not null, or more of them."""
     return {"not": _absent(*names)}
+
+
+_RETRY_POLICY_SCHEMA: Final = _retry_policy_schema("RetryPolicy", "When failed attempts are repeated", {})
+_TIMER_RETRY_POLICY_SCHEMA: Final = _retry_policy_schema(
+    "TimerRetryPolicy",
+    "When failed attempts are repeated, and who is told in the end",
+    {
+        "escalateUrl": _URL_SCHEMA
+        | {
+            "type": ["string", "null"],
+            "description": "called when the timer has failed, by a timer of its own, with the event of the failure"
+            " and the payload",
+            "examples": ["https://alerts.example.com/timers"],
+        },
+        "escalateTarget": {
+            "type": ["object", "null"],
+            "additionalProperties": False,
+            "required": ["arn"],
+            "properties": {"arn": _ARN_SCHEMA},
+            "description": "in the place of escalateUrl",
+            "examples": [EXAMPLE_TARGET],
+        },
+    },
+) | at_most_one_of("escalateUrl", "escalateTarget")
 
 
 def only_with(name: str, *others: str) -> dict[str, Any]:

@@ -69,6 +69,7 @@ class TimerRetryPolicyResponse(RetryPolicyResponse):
         str | None,
         Meta(description="called when the timer has failed", examples=["https://alerts.example.com/timers"]),
     ]
+    escalate_target: Annotated[TargetResponse | None, Meta(description="told of it in the place of escalateUrl")]
 
 
 class FailureResponse(ResponseModel):
@@ -81,7 +82,7 @@ class FailureResponse(ResponseModel):
     escalation_id: Annotated[
         str | None,
         Meta(
-            description="the timer that tells the retry policy's escalateUrl of it, if there is one",
+            description="the timer that tells the retry policy's escalateUrl or escalateTarget of it",
             examples=["escalation:5f3759df:8f3c6a0e-2b1d-5c4e-9a7f-0d6b8e2c4f1a"],
         ),
     ]
@@ -101,7 +102,8 @@ def retry_policy_response(policy: RetryPolicy) -> RetryPolicyResponse:
 
 @lru_cache(maxsize=1024)
 def timer_retry_policy_response(policy: RetryPolicy) -> TimerRetryPolicyResponse:
-    return TimerRetryPolicyResponse(**_retries(policy), escalate_url=policy.escalate_url)
+    url, target = (None, None) if policy.escalate_url is None else shown_destination(policy.escalate_url)
+    return TimerRetryPolicyResponse(**_retries(policy), escalate_url=url, escalate_target=target)
 
 
 def _retries(policy: RetryPolicy) -> dict[str, Any]:

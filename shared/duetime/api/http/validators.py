@@ -19,7 +19,7 @@ from duetime.delivery.egress import parse_destination
 from duetime.domain.api_keys import MAX_KEY_SECONDS
 from duetime.domain.retry import RetryPolicy, parse_retry_policy
 from duetime.domain.secrets import MAX_OVERLAP_SECONDS
-from duetime.domain.targets import parse_arn
+from duetime.domain.targets import is_arn, parse_arn
 from duetime.domain.times import parse_duration, parse_instant
 
 MAX_URL_CHARACTERS = 2048
@@ -158,8 +158,9 @@ def _header_problem(name: str, content: Any, seen: set[str], is_reserved: Callab
 
 def retry_policy(json_text: str) -> str:
     """A policy that only says when attempts are repeated."""
-    if _checked_retry_policy(json_text).escalate_url is not None:
-        raise at(".escalateUrl", "is for the policies of timers and schedules: events tell of other failures")
+    if (url := _checked_retry_policy(json_text).escalate_url) is not None:
+        name = ".escalateTarget" if is_arn(url) else ".escalateUrl"
+        raise at(name, "is for the policies of timers and schedules: events tell of other failures")
     return json_text
 
 
@@ -185,10 +186,11 @@ def _read_retry_policy(json_text: str) -> RetryPolicy:
         name, message = error.args[0]
         raise at(f".{name}", message) from None
     if policy.escalate_url is not None:
+        is_url = given.get("escalateTarget") is None
         try:
-            callback_url(policy.escalate_url)
+            (callback_url if is_url else parse_arn)(policy.escalate_url)
         except ValueError as error:
-            raise at(".escalateUrl", str(error)) from None
+            raise at(".escalateUrl" if is_url else ".escalateTarget.arn", str(error)) from None
     return policy
 
 

@@ -161,7 +161,7 @@ def check_callback(given: CallbackFields, context: ApiContext) -> None:
     if given.retry_policy_json is not None:
         escalate_url = read_retry_policy(given.retry_policy_json).escalate_url
         if escalate_url is not None:
-            check_egress("retryPolicy.escalateUrl", escalate_url, context.egress)
+            check_egress("retryPolicy.escalateUrl", escalate_url, context.egress, target="escalateTarget")
     if (given.callback_timeout_seconds or 0) > context.max_timeout_seconds:
         raise InvalidInput(
             "timeoutSeconds",
