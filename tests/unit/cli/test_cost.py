@@ -109,6 +109,22 @@ def test_larger_payloads_take_more_units(cost: Cost) -> None:
     assert quantities(cost("--payload-bytes", "2000"))["timers: written"] == 12.0
 
 
+@pytest.mark.parametrize(
+    ("words", "dollars"),
+    [
+        (("sqs",), 0.4),
+        (("sqs", "--payload-bytes", "65000"), 0.8),  # with what Duetime adds more than 64 KB
+        (("sns",), 0.5),
+        (("eventbridge",), 1.0),
+        (("lambda", "--payload-bytes", "200000"), 0.2),
+        (("step-functions",), 25.0),
+    ],
+)
+def test_a_target_is_charged_by_its_service(cost: Cost, words: tuple[str, ...], dollars: float) -> None:
+    assert usd(cost("--target", *words))["target: messages"] == pytest.approx(dollars)
+    assert "target: messages" not in usd(cost())
+
+
 def test_provisioned_capacity_has_room_to_spare(cost: Cost) -> None:
     bill = cost("--capacity", "provisioned")
     hours = 4e6 / 3600 + 4 * 0.1 * 730
@@ -151,6 +167,7 @@ def test_pollers_are_awake_for_as_long_as_timers_need_them(cost: Cost) -> None:
         ("EventBridge Scheduler", (), 1 + 1 + 0.2),
         ("EventBridge Scheduler", ("--free-tier", "--timers-per-month", "20000000"), 6 + 20 + 4),
         ("EventBridge Scheduler", ("--payload-bytes", "70000"), 1 + 2 + 0.2),
+        ("EventBridge Scheduler", ("--target", "sqs"), 1),
         ("Step Functions", (), 100),
         ("Lambda durable functions", ("--payload-bytes", "0"), 3 * 8 + 2 * 0.2 + 0.00375 * 13.3334),
         ("Cloud Tasks", (), 0.8),

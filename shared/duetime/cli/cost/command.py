@@ -14,7 +14,7 @@ from duetime.cli.cost import counts
 from duetime.cli.cost.bill import Bill, bill_of
 from duetime.cli.cost.others import OTHERS
 from duetime.cli.cost.prices import PricesInvalid, PriceTable, read_prices, shipped_text
-from duetime.cli.cost.stack import HOSTS, cheaper_at, lambda_pollers, stack
+from duetime.cli.cost.stack import HOSTS, TARGETS, cheaper_at, lambda_pollers, stack
 from duetime.cli.cost.workload import HOURS, Workload
 from duetime.cli.tables import show_table
 from duetime.cli.values import options
@@ -47,6 +47,11 @@ _workload_options = options(
         default="auto",
         show_default=True,
         help="Whether pollers on Lambda end while nothing is due.",
+    ),
+    click.option(
+        "--target",
+        type=click.Choice(sorted(TARGETS)),
+        help="Service of the targets that timers have in the place of a URL.",
     ),
     click.option("--dashboard", "has_dashboard", is_flag=True, default=False, help="Count the dashboard."),
     click.option(

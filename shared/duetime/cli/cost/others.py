@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil
 
 from duetime.cli.cost.bill import Charge, Charges
 from duetime.cli.cost.workload import GB, MILLION, Workload
@@ -28,8 +27,9 @@ class Other:
 def _scheduler(workload: Workload) -> Charges:
     millions = workload.timers_per_month / MILLION
     yield Charge("invocations", "schedulerInvocations", millions)
-    yield Charge("events on a bus", "busEvents", millions * _chunks(workload, 64))
-    yield Charge("calls of an API destination", "apiDestinations", millions)
+    if workload.target is None:
+        yield Charge("events on a bus", "busEvents", millions * workload.chunks(64))
+        yield Charge("calls of an API destination", "apiDestinations", millions)
 
 
 def _step_functions(workload: Workload) -> Charges:
@@ -50,7 +50,7 @@ def _durable_functions(workload: Workload) -> Charges:
 
 
 def _cloud_tasks(workload: Workload) -> Charges:
-    operations = 2 * workload.timers_per_month * _chunks(workload, 32)
+    operations = 2 * workload.timers_per_month * workload.chunks(32)
     yield Charge("operations", "cloudTasksOperations", operations / MILLION)
 
 
@@ -58,12 +58,8 @@ def _qstash(workload: Workload) -> Charges:
     yield Charge("messages", "qstashMessages", workload.timers_per_month / MILLION)
 
 
-def _chunks(workload: Workload, kilobytes: int) -> int:
-    return max(1, ceil(workload.payload_bytes / (kilobytes * 1024)))
-
-
 OTHERS = (
-    Other("EventBridge Scheduler", "within 60 s of the due time; with an API destination", _scheduler),
+    Other("EventBridge Scheduler", "within 60 s of the due time; to a URL with an API destination", _scheduler),
     Other("Step Functions", "standard workflow: wait, then an HTTP task", _step_functions),
     Other("Lambda durable functions", "wait, then a step that calls", _durable_functions),
     Other("Cloud Tasks", "a create and an attempt each; at most 30 days ahead", _cloud_tasks),

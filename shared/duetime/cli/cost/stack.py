@@ -15,6 +15,14 @@ from duetime.cli.cost.workload import GB, HOURS, MILLION, SECONDS, Workload
 _TICKS = counts.TICKS_PER_MINUTE * HOURS * 60
 _UTILISATION = 0.7
 """Of provisioned capacity and of processors."""
+TARGETS = {
+    "eventbridge": ("busEvents", 64),
+    "lambda": ("lambdaRequests", 256),
+    "sns": ("snsPublishes", 64),
+    "sqs": ("sqsRequests", 64),
+    "step-functions": ("stateTransitions", 256),
+}
+"""The price of a message, and the kilobytes that are charged as one. Of an execution it is the first step."""
 _VOLUMES = (0, *(step * 10**exponent for exponent in range(3, 11) for step in (1, 2, 5)))
 """Timers a month at which workers are compared with Lambda."""
 
@@ -63,6 +71,10 @@ def stack(workload: Workload, host: Host | None = None) -> Charges:
         yield from (Charge("worker", price, number * each * HOURS) for price, each in host.hourly.items())
         yield from (Charge("worker", price, number * each) for price, each in host.monthly.items())
         yield from _units(workload, counts.WORKER, number, SECONDS)
+    if workload.target is not None:
+        price, kilobytes = TARGETS[workload.target]
+        messages = workload.timers_per_month * workload.chunks(kilobytes, beside_bytes=counts.REQUEST_BYTES)
+        yield Charge("target: messages", price, messages / MILLION)
     starts = counts.OUTBOX_STARTS_PER_MINUTE * HOURS * 60
     yield from _function("outbox", starts, starts * counts.OUTBOX_SECONDS, counts.OUTBOX_MEMORY_MB)
     yield Charge("outbox: read", "readUnits", starts * counts.OUTBOX_READS / MILLION)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 from duetime.cli.cost import counts
 
@@ -35,6 +36,12 @@ class Workload:
     cpu_microseconds: int
     may_sleep: bool
     has_dashboard: bool
+    target: str | None
+    """The service that takes the messages; None: callbacks go to a URL."""
+
+    def chunks(self, kilobytes: int, *, beside_bytes: int = 0) -> int:
+        """Return as how many a payload is charged, with ``beside_bytes``, by a service that counts started chunks."""
+        return max(1, ceil((beside_bytes + self.payload_bytes) / (kilobytes * 1024)))
 
     @property
     def active_seconds(self) -> float:
