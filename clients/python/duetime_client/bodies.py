@@ -24,6 +24,7 @@ from duetime_client.values import (
     headers,
     instant,
     members,
+    of_type,
     payload,
     plain,
     policy,
@@ -46,7 +47,7 @@ _BY_TYPE: Final[Mapping[Any, Encoder]] = {
     tuple: texts,
     Any: payload,
     Target: target,
-    NewServiceCall: lambda _, call: _call(call),
+    NewServiceCall: lambda name, call: _call(of_type(NewServiceCall, name, call)),
 }
 
 

@@ -12,7 +12,7 @@ from duetime_client.decoding import OpenEnum
 from duetime_client.models import Dst, Failure, Occurrence
 from duetime_client.values import UNSET, RetryPolicy, Target, Unset
 
-_SECONDS = "seconds"
+_SECONDS = timedelta(seconds=1)
 
 
 class ScheduleState(OpenEnum):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from duetime_client.errors import InvalidArgument
 
@@ -81,6 +81,7 @@ class RetryPolicy:
     escalate_target: Target | None = None
 
 
+_T = TypeVar("_T")
 Encoder = Callable[[str, Any], Any]
 """Makes of an argument, which it is told the name of, what is sent. Raises ``InvalidArgument``."""
 
@@ -143,8 +144,15 @@ def payload(name: str, value: Any) -> RawJson:
     return result
 
 
-def target(_name: str, value: Any) -> dict[str, Any]:
-    return {"arn": value.arn}
+def of_type(kind: type[_T], name: str, value: Any) -> _T:
+    """Return ``value``, which is a ``kind``."""
+    if not isinstance(value, kind):
+        raise InvalidArgument(f"{name}: must be a {kind.__name__}")
+    return value
+
+
+def target(name: str, value: Any) -> dict[str, Any]:
+    return {"arn": of_type(Target, name, value).arn}
 
 
 def _part_of_policy(name: str, value: Any) -> Any:
@@ -154,9 +162,7 @@ def _part_of_policy(name: str, value: Any) -> Any:
 
 
 def policy(name: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, RetryPolicy):
-        raise InvalidArgument(f"{name}: must be a RetryPolicy")
-    given = {each.name: getattr(value, each.name) for each in fields(value)}
+    given = {each.name: getattr(value, each.name) for each in fields(of_type(RetryPolicy, name, value))}
     return {camel(key): _part_of_policy(f"{name}.{key}", item) for key, item in given.items() if item is not None}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from duetime_client import NO_RETRIES, Duetime, InvalidArgument, RetryPolicy
+from duetime_client import NO_RETRIES, Duetime, InvalidArgument, NewSchedule, RetryPolicy
 from tests.support.clients import FORMS, connecting
 
 URL = "http://receiver.test/hook"
@@ -43,6 +43,7 @@ def timers(duetime: Any) -> Any:
         ({"delay": HOUR, "tags": "abc"}, "tags: must be several texts"),
         ({"delay": HOUR, "headers": [("a", "b")]}, "headers: must be a mapping"),
         ({"delay": HOUR, "retry_policy": {"maxAttempts": 1}}, "retry_policy: must be a RetryPolicy"),
+        ({"delay": HOUR, "target": "arn:aws:sqs:eu-central-1:123456789012:orders"}, "target: must be a Target"),
         (
             {"delay": HOUR, "retry_policy": RetryPolicy(initial_interval=-HOUR)},
             "retry_policy.initial_interval: must not be negative",
@@ -54,6 +55,12 @@ def test_what_cannot_be_meant_is_not_sent(timers: Any, arguments: dict[str, Any]
         with pytest.raises(InvalidArgument) as refusal:
             use(callback_url=URL, **arguments)
         assert str(refusal.value).startswith(message)
+
+
+def test_a_schedule_submits_a_service_call_of_the_model(duetime: Any) -> None:
+    template: Any = {"name": "report", "request": {"url": URL}}
+    with pytest.raises(InvalidArgument, match="service_call: must be a NewServiceCall"):
+        duetime.schedules.create("default", NewSchedule(every=HOUR, service_call=template))
 
 
 @pytest.mark.parametrize("payload", [float("nan"), float("inf"), {"a": object()}, Decimal(1), "\ud800", {1, 2}])

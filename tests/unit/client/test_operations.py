@@ -6,12 +6,13 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, get_type_hints
 
 import httpx
 import pytest
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 import duetime_client as names
 from duetime.api.documents.openapi import openapi_document
@@ -431,7 +432,7 @@ def test_an_operation_is_used_with_all_that_it_takes(operation_id: str, tenant: 
         # No timer has failed here.
         suppress(*([Conflict] if operation_id == "redriveTimer" else [])),
     ):
-        USES[operation_id](duetime, dict(tenant.parameters))
+        assert list(mistyped(USES[operation_id](duetime, dict(tenant.parameters)))) == []
 
     rule = re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path))
     asked = [each for each in transport.requests if each.method == method and re.fullmatch(rule, each.url.path)]
@@ -451,6 +452,24 @@ def test_an_operation_is_used_with_all_that_it_takes(operation_id: str, tenant: 
     assert {each.headers["content-type"] for each in asked if each.content} <= content.keys() | (
         {"application/json"} if operation_id == "patchServiceCall" else set()
     )
+
+
+ANY_CLASS: ConfigDict = {"arbitrary_types_allowed": True}
+
+
+def mistyped(returned: object) -> Iterator[str]:
+    """Fields of what a client returns that hold something else than they say."""
+    if isinstance(returned, list | tuple):
+        for each in returned:
+            yield from mistyped(each)
+    elif is_dataclass(returned):
+        for name, hint in get_type_hints(type(returned)).items():
+            value = getattr(returned, name)
+            try:
+                TypeAdapter(tuple[hint], config=ANY_CLASS).validate_python((value,), strict=True)
+            except ValidationError:
+                yield f"{type(returned).__name__}.{name} is {value!r}"
+            yield from mistyped(value)
 
 
 def members_of(*values: Any, prefix: str = "") -> set[str]:
