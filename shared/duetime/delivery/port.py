@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from duetime.domain.hot_dataclass import hot_dataclass
 from duetime.domain.service_calls import Method
 
 MAX_RESPONSE_BYTES = 64 * 1024
@@ -29,7 +29,7 @@ class TransportError(StrEnum):
     """We gave up on it: something in the sender broke."""
 
 
-@dataclass(frozen=True, slots=True)
+@hot_dataclass(frozen=True, slots=True)
 class Callback:
     """One HTTP request. ``key`` comes back with the result. ``headers`` are final: Latin-1 without CR and LF."""
 
@@ -46,7 +46,7 @@ class Callback:
     """Whether it must not go over a connection that was kept from an earlier one, which may end as it is sent."""
 
 
-@dataclass(frozen=True, slots=True)
+@hot_dataclass(frozen=True, slots=True)
 class CallbackResult:
     """``status`` is None exactly when ``error`` is set. ``body`` is at most MAX_RESPONSE_BYTES of the response.
 

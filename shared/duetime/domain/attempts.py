@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from json.encoder import encode_basestring as _quoted
 from typing import Any
 
+from duetime.domain.hot_dataclass import hot_dataclass
 from duetime.domain.timers import FailureReason
 from duetime.domain.times import from_milliseconds, to_milliseconds
 
@@ -48,7 +49,7 @@ class AttemptOutcome(StrEnum):
 _SUCCESSES = (AttemptOutcome.FIRED, AttemptOutcome.RESCHEDULED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRecord:
     """One attempt.
 

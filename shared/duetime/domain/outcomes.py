@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
+from duetime.domain.hot_dataclass import hot_dataclass
 from duetime.domain.occurrences import OccurrenceRecord
 from duetime.domain.schedules import Schedule, ScheduleRequest
 from duetime.domain.shards import Lease
@@ -31,7 +32,7 @@ class ScheduleOutcome:
     again: Callable[[Timer], Outcome] | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The new values of a timer after an attempt. Applies only to the attempt that was made (``reconciled``).
 
@@ -96,7 +97,7 @@ class Outcome:
         return self.state is TimerState.SCHEDULED and not self.is_of_attempt
 
 
-@dataclass(frozen=True, slots=True)
+@hot_dataclass(frozen=True, slots=True)
 class LeasedOutcome:
     """An outcome and the lease under which its attempt was started.
 

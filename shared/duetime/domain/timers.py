@@ -16,6 +16,7 @@ from uuid import UUID
 
 from duetime.domain import ids
 from duetime.domain.errors import InvalidInput
+from duetime.domain.hot_dataclass import hot_dataclass
 from duetime.domain.namespaces import Namespace
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, policy_in_force
 from duetime.domain.schedules import Schedule
@@ -88,7 +89,7 @@ class Unset(Enum):
 UNSET: Final = Unset.UNSET
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_dataclass(frozen=True, slots=True, kw_only=True)
 class TimerContent:
     """The content that the client gave. JSON values are kept as the exact text that will be sent or echoed.
 
@@ -116,7 +117,7 @@ def is_too_late(armed_at: datetime, expire_after_ms: int | None, now: datetime) 
     return expire_after_ms is not None and (now - armed_at) // MILLISECOND > expire_after_ms
 
 
-@dataclass(frozen=True, kw_only=True)
+@hot_dataclass(frozen=True, kw_only=True)
 class Timer:
     """A stored timer.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from duetime.delivery.port import CallbackResult
 from duetime.domain.answers import waiting_attempt, waits_until
 from duetime.domain.attempts import AttemptOutcome, first_attempt_at, with_newest_as
+from duetime.domain.hot_dataclass import hot_dataclass
 from duetime.domain.outcomes import Outcome
 from duetime.domain.retry import RetryPolicy, policy_in_force
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
@@ -109,7 +110,7 @@ def outcome_of_waiting(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@hot_dataclass(frozen=True, slots=True)
 class _Attempt:
     """An attempt of ``timer`` that has ended. ``status``: the receiver's, if it responded."""
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from duetime.domain.escalations import escalated
 from duetime.domain.events import Event, ScheduleEvent, ScheduleEventType, failed_event, schedule_events
+from duetime.domain.hot_dataclass import hot_dataclass
 from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
 from duetime.domain.timers import TimerState
 from duetime.engine.batching import Batcher, Partitions, bug_in, refusal, timer_facts
@@ -27,7 +28,7 @@ from duetime.stores.port.timers import TimerStore
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@hot_dataclass(frozen=True, slots=True)
 class _Item(LeasedOutcome):
     """``instead_of``: what the store has refused."""
 
