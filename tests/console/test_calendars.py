@@ -55,3 +55,20 @@ def test_a_name_that_is_taken_is_not_overwritten(console: Console) -> None:
     page.get_by_role("button", name="Create").click()
     page.locator(".field-error", has_text="there is one of this name").wait_for()
     assert console.api("GET", f"/v1/calendars/{name}")["revision"] == 1
+
+
+def test_an_ics_file_becomes_days_off(console: Console) -> None:
+    name = f"ics-{console.namespace}"
+    page = console.page
+    console.open("calendars", "new")
+    page.get_by_label("Name").fill(name)
+    file = {"name": "holidays.ics", "mimeType": "text/calendar"}
+    page.get_by_label("An .ics file").set_input_files([{**file, "buffer": b"name,day"}])
+    page.get_by_role("button", name="Create").click()
+    page.locator(".field-error", has_text="no iCalendar file").wait_for()
+    text = b"BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nDTSTART;VALUE=DATE:20391226\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
+    page.get_by_label("Days off").fill("2039-12-25")
+    page.get_by_label("An .ics file").set_input_files([{**file, "buffer": text}])
+    page.get_by_role("button", name="Create").click()
+    page.get_by_text("2039-12-26").wait_for()
+    assert console.api("GET", f"/v1/calendars/{name}")["daysOff"] == ["2039-12-25", "2039-12-26"]

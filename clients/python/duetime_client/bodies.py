@@ -100,6 +100,7 @@ CALENDAR: Table = {
     "weekdays": ("weekdays", texts),
     "days_off": ("daysOff", texts),
     "business_days": ("businessDays", texts),
+    "ics": ("ics", plain),
 }
 SECRET: Table = {"secret": ("secret", plain), "overlap": ("overlap", duration)}
 API_KEY: Table = {

@@ -79,14 +79,11 @@ def import_ics(
 
     Events with a time of day are left out. One that recurs is refused: it must be listed day by day.
     """
-    from duetime.cli.moving.ics import days_of
-
     try:
-        days = days_of(file.read_text(encoding="utf-8-sig"))
+        text = file.read_text(encoding="utf-8-sig")
     except ValueError as error:
         raise click.UsageError(f"{file}: {error}") from None
-    body = {**given, "days_off": [each.isoformat() for each in days]}
-    return _put(remote, name, body, no_recompute=no_recompute, if_revision=None, as_json=as_json)
+    return _put(remote, name, {**given, "ics": text}, no_recompute=no_recompute, if_revision=None, as_json=as_json)
 
 
 @calendars.command()

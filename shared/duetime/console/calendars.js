@@ -7,7 +7,7 @@ import { field, formPage, invalid, lines, text } from "./forms.js";
 import { region } from "./lists.js";
 import { readNamespaces } from "./namespaces.js";
 import * as session from "./session.js";
-import { button, code, confirm, empty, facts, link, loading, muted, place, problemView, section, table, tags, toast } from "./ui.js";
+import { button, code, confirm, empty, facts, link, loading, place, problemView, section, table, tags, toast } from "./ui.js";
 
 const WEEKDAYS = [
   ["MON", "Monday"],
@@ -192,12 +192,13 @@ function calendarForm(page, { given, ...more }) {
         dates("daysOff", "Days off", "dates such as 2026-12-25, one to a line"),
         dates("businessDays", "More business days", "whatever their weekday is, one to a line"),
       ),
-      h("p", { class: "hint" }, "The days of an .ics file: ", code("duetime calendars import-ics"), muted(" on the command line.")),
+      h("div", { class: "fields" }, field("ics", "An .ics file", { type: "file", accept: ".ics,text/calendar", wide: true, hint: "the whole days of its events are days off, too" })),
     ],
     submit: async (form) => {
       const name = given?.name ?? text(form, "calendar") ?? "-";
       const weekdays = WEEKDAYS.map(([day]) => day).filter((day) => form.elements[day].checked);
-      const body = { weekdays, daysOff: lines(form, "daysOff") ?? [], businessDays: lines(form, "businessDays") ?? [] };
+      const ics = await form.elements.ics.files[0]?.text();
+      const body = { weekdays, daysOff: lines(form, "daysOff") ?? [], businessDays: lines(form, "businessDays") ?? [], ics };
       if (!given && (await isThere(name, page.signal))) throw invalid({ field: "calendar", message: "there is one of this name" });
       await request("PUT", paths.calendar(name), { body, ifMatch: given?.revision, signal: page.signal });
       toast(given ? "Changed." : "Created.");

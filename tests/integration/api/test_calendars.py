@@ -52,6 +52,14 @@ def test_a_calendar_is_put_read_listed_and_removed(world: World) -> None:
     assert [each["name"] for each in world.api.call("GET", "/v1/namespaces").json()["items"]] == ["default"]
 
 
+def test_the_days_of_an_icalendar_file_are_off_too(world: World) -> None:
+    event = "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nSUMMARY:A\r\nDTSTART;VALUE=DATE:20261226\r\n{}END:VEVENT\r\n"
+    assert put(world, daysOff=["2026-12-25"], ics=event.format("")).json()["daysOff"] == ["2026-12-25", "2026-12-26"]
+    for ics in ("", "name,day\n", 7, event.format("RRULE:FREQ=YEARLY\r\n")):
+        assert list(put(world, ics=ics).faults) == ["ics"]
+    assert world.api.call("GET", "/v1/calendars/de").json()["revision"] == 1
+
+
 def test_preconditions(world: World) -> None:
     conditional = {"if-match": '"1"'}
     assert world.api.call("PUT", "/v1/calendars/de", {}, headers=conditional).status == 412

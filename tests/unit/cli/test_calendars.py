@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from duetime.api.calendars.ics import days_of
 from duetime.cli import calendars
-from duetime.cli.moving.ics import days_of
 from tests.support.commands import Cli
 
 HOOK = "https://receiver.test/hook"

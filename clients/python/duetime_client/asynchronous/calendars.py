@@ -34,15 +34,19 @@ class AsyncCalendars:
         weekdays: Sequence[Weekday | str] | None = None,
         days_off: Sequence[date | str] = (),
         business_days: Sequence[date | str] = (),
+        ics: str | None = None,
         if_revision: int | None = None,
     ) -> Calendar:
         """Create or replace a calendar. ``weekdays`` are like ``MON``: Monday to Friday without them.
 
+        ``ics``: the text of an iCalendar file. The whole days of its events are days off, too.
         Schedules follow it from their next occurrence but one on. ``schedules.recompute`` computes the next one, too,
         if it is sent ten seconds later. With ``if_revision`` only if it still has this one; else
         ``PreconditionFailed``.
         """
-        body = bodies.body(bodies.CALENDAR, weekdays=weekdays, days_off=days_off, business_days=business_days)
+        body = bodies.body(
+            bodies.CALENDAR, weekdays=weekdays, days_off=days_off, business_days=business_days, ics=ics
+        )
         request = changing("putCalendar", "PUT", _of(name), Calendar, body, if_revision=if_revision)
         return await self._transport.send(request)
 

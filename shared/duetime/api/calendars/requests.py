@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import ConfigDict, Field, PlainValidator, WithJsonSchema
 
+from duetime.api.calendars.ics import days_of
 from duetime.api.http.request_models import RequestModel, any_case
 from duetime.domain.calendars import CALENDAR_PATTERN, MAX_DATES, MONDAY_TO_FRIDAY, Calendar, Weekday
 
@@ -18,6 +19,11 @@ _DATES_SCHEMA: Final = {
     "maxItems": MAX_DATES,
     "items": {"type": "string", "format": "date", "examples": ["2026-12-25"]},
 }
+_ICS_SCHEMA: Final = {
+    "type": "string",
+    "pattern": "^BEGIN:VCALENDAR\\r?\\n[^ \\t]",
+    "examples": ["BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART;VALUE=DATE:20261225\nEND:VEVENT\nEND:VCALENDAR\n"],
+}
 
 
 def _dates(value: Any) -> frozenset[date]:
@@ -27,6 +33,12 @@ def _dates(value: Any) -> frozenset[date]:
         return frozenset(map(date.fromisoformat, value))
     except ValueError:
         raise ValueError("must have days that exist") from None
+
+
+def _days_of(value: Any) -> frozenset[date]:
+    if not isinstance(value, str):
+        raise ValueError("must be the text of an iCalendar file")
+    return frozenset(days_of(value))
 
 
 Dates = Annotated[frozenset[date], PlainValidator(_dates), WithJsonSchema(_DATES_SCHEMA)]
@@ -44,11 +56,16 @@ class CalendarBody(RequestModel):
     )
     days_off: Dates | None = Field(default=None, description="dates that are no business days")
     business_days: Dates | None = Field(default=None, description="dates that are business days on any weekday")
+    ics: Annotated[frozenset[date], PlainValidator(_days_of), WithJsonSchema(_ICS_SCHEMA)] | None = Field(
+        default=None,
+        description="the text of an iCalendar file: the whole days of its events are days off, too. Events with a "
+        "time of day are left out, and one that recurs is refused: it must be listed day by day",
+    )
 
     def calendar(self, name: str) -> Calendar:
         return Calendar(
             name=name,
             weekdays=MONDAY_TO_FRIDAY if self.weekdays is None else frozenset(self.weekdays),
-            days_off=self.days_off or frozenset(),
+            days_off=(self.days_off or frozenset()) | (self.ics or frozenset()),
             business_days=self.business_days or frozenset(),
         )

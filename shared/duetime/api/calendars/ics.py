@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta
 from typing import Final
 
-MAX_DAYS: Final = 1000
-"""As many as a calendar takes."""
+from duetime.domain.calendars import MAX_DATES
+
 _DAY: Final = timedelta(days=1)
 
 
@@ -14,7 +14,7 @@ def days_of(text: str) -> list[date]:
     """Return the days of all events that last whole days (``VALUE=DATE``), in order, each once.
 
     DTEND is the day after the last; without it an event has one day. Cancelled events do not count. Raises
-    ``ValueError`` for what is no iCalendar file, for events that recur, and for more than ``MAX_DAYS`` days.
+    ``ValueError`` for what is no iCalendar file, for events that recur, and for more than ``MAX_DATES`` days.
     """
     found: set[date] = set()
     event: dict[str, str] | None = None
@@ -31,8 +31,8 @@ def days_of(text: str) -> list[date]:
             event = None
         elif event is not None:
             event[member] = value.strip()
-        if len(found) > MAX_DAYS:
-            raise ValueError(f"it has more than {MAX_DAYS} days")
+        if len(found) > MAX_DATES:
+            raise ValueError(f"it has more than {MAX_DATES} days")
     return sorted(found)
 
 
@@ -52,8 +52,8 @@ def _days(event: dict[str, str]) -> set[date]:
             raise ValueError(f"the event {named!r} recurs ({member}): list its days instead")
     first = _date(start, named)
     last = first if end is None else max(first, _date(end, named) - _DAY)
-    if last - first > MAX_DAYS * _DAY:
-        raise ValueError(f"the event {named!r} has more than {MAX_DAYS} days")
+    if last - first > MAX_DATES * _DAY:
+        raise ValueError(f"the event {named!r} has more than {MAX_DATES} days")
     return {first + number * _DAY for number in range((last - first).days + 1)}
 
 
