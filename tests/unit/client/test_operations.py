@@ -187,7 +187,12 @@ USES: dict[str, Use] = {
         **{name: value for name, value in SCHEDULE.items() if name in TIMING}, from_at=AT, count=3, schedule_id="a"
     ),
     "putCalendar": lambda d, _: d.calendars.put(
-        "de", weekdays=["MON"], days_off=[AT.date()], business_days=["2026-12-26"], ics="B", if_revision=1
+        "de",
+        weekdays=["MON"],
+        days_off=[AT.date()],
+        business_days=["2026-12-26"],
+        ics="BEGIN:VCALENDAR",
+        if_revision=1,
     ),
     "getCalendar": lambda d, _: d.calendars.get("de"),
     "listCalendars": lambda d, _: list(d.calendars.list()),
