@@ -23,7 +23,7 @@ from duetime.delivery.firing_urls import FIRING_KEY
 from duetime.domain.clock import Clock
 from duetime.domain.errors import NamespaceNotFound, StoreError
 from duetime.domain.events import Event
-from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, NAMESPACE_KEPT, NAMESPACE_SECONDS, Namespace
+from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, NAMESPACE_KEPT, NAMESPACE_SECONDS, Namespace, NamespaceState
 from duetime.domain.principals import Principal
 from duetime.domain.redaction import DEFAULT_RULES, RedactionRules
 from duetime.domain.timers import MAX_CALLBACK_TIMEOUT_SECONDS, Timer
@@ -112,7 +112,7 @@ class ApiContext:
 
 class NamespaceCache:
     """Namespaces by name, as they were ``NAMESPACE_SECONDS`` ago at most, or ``NAMESPACE_KEPT`` while the store does
-    not answer. Absence is asked for every time."""
+    not answer. What is absent or being deleted is asked for every time: the name may soon be another tenant's."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -154,6 +154,9 @@ class NamespaceCache:
         self._keep(namespace, self._clock.now())
 
     def _keep(self, namespace: Namespace, read_at: datetime) -> None:
+        if namespace.state is NamespaceState.DELETING:
+            self.forget(namespace.name)
+            return
         if len(self._found) >= _MAX_CACHED_NAMESPACES:
             self._found.clear()
         self._found[namespace.name] = namespace, self._clock.monotonic() + NAMESPACE_SECONDS, read_at

@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
+from duetime.api.context import NamespaceCache
 from duetime.api.handler import build_handler
+from duetime.domain.errors import NamespaceNotFound
+from duetime.domain.namespaces import NamespaceState
+from duetime.domain.principals import Principal, Role
+from duetime.domain.tenants import DEFAULT_TENANT
 from tests.support.api import World, context_for
+from tests.support.clock import NOW
 from tests.support.http import Answer, Api
 
 PATH = "/v1/namespaces/default"
@@ -143,6 +149,18 @@ def test_what_another_process_still_creates_is_removed_before_the_end(world: Wor
     assert other.call("PUT", f"{PATH}/timers/later", TIMER).status == 409
 
     assert sum(step["removed"] for step in deleted(world, force=True)) == 1
+
+
+def test_a_name_that_is_free_again_may_be_another_tenants(world: World) -> None:
+    cache, owner = NamespaceCache(world.store, world.clock), Principal(DEFAULT_TENANT, Role.ADMIN, "k")
+    while delete(world.api).status == 202:
+        assert cache.get("default", owner).state is NamespaceState.DELETING
+        world.clock.advance(4)
+    world.store.catalogue.create_namespace("default", num_shards=9, dedicated=False, now=NOW, tenant_id="other")
+
+    with pytest.raises(NamespaceNotFound):
+        cache.get("default", owner)
+    assert cache.get("default", None).num_shards == 9
 
 
 def test_a_deletion_that_meets_timers_it_must_spare_is_given_up(world: World) -> None:
