@@ -169,6 +169,25 @@ def test_a_schedule_of_aws_is_carried_over(cli: Cli) -> None:
     assert (made["retryPolicy"]["maxAttempts"], made["retryPolicy"]["maxAttemptsDuration"]) == (6, "1h")
 
 
+def test_a_target_that_duetime_delivers_to_is_kept(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = "arn:aws:sqs:eu-central-1:111122223333:invoices.fifo"
+    to_queue = {"Arn": queue, "Input": "[1]", "SqsParameters": {"MessageGroupId": "g"}}
+    given = json.dumps({"Name": "q", "ScheduleExpression": "rate(5 minutes)", "Target": to_queue})
+    _, refused = imported(cli, given, code=1)
+    assert any("none of the targets that this deployment allows" in line for line in refused)
+
+    monkeypatch.setenv("DUETIME_ALLOWED_TARGETS", "arn:aws:sqs:eu-central-1:111122223333:*")
+    _, err = imported(cli, given)
+
+    assert err[:2] == [
+        "line 1: q: Target.SqsParameters is not carried over",
+        "line 1: q: its target gets Duetime's message, in which the input is the payload",
+    ]
+    (made,) = stored(cli)
+    assert (made["target"], made["callbackUrl"], made["payload"]) == ({"arn": queue}, None, [1])
+    assert imported(cli, given)[1][-1] == "0 created, 1 unchanged, 0 failed, 0 left out"
+
+
 def test_schedules_of_aws_come_one_after_the_other(cli: Cli) -> None:
     rate = {"Name": "r", "ScheduleExpression": "rate(5 minutes)", "CreationDate": AWS["CreationDate"]}
     once = {"Name": "o", "ScheduleExpression": "at(2099-12-01T13:05:09)", "Target": {"Input": "not JSON"}}
@@ -205,5 +224,7 @@ def test_what_cannot_be_read_or_has_no_place_is_one_line(cli: Cli) -> None:
     assert "the file is no JSON" in cli.fails("schedules", "import", "default", code=2, stdin='{"Name": ')
     assert "--time-zone" in cli.fails("schedules", "import", "default", "--tz", "UTC", code=2, stdin="{}")
     assert "nowhere" in cli.fails("schedules", "import", "nowhere", code=1, stdin="@daily curl https://a.test\n")
-    _, err = imported(cli, json.dumps(AWS), code=3)
-    assert err[0] == "line 1: invoices: its target is no URL: give --callback-url"
+    universal = AWS | {"Target": {"Arn": "arn:aws:scheduler:::aws-sdk:sqs:sendMessage"}}
+    for listed in (universal, AWS | {"Target": {}}, AWS | {"Target": ["a"]}):
+        _, err = imported(cli, json.dumps(listed), code=3)
+        assert err[0] == "line 1: invoices: Duetime does not deliver to its target: give --callback-url"

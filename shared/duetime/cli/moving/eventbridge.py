@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from duetime.cli.moving.found import NO_URL, Found, target
+from duetime.domain.targets import parse_arn
 from duetime.domain.times import format_instant
 
 _AT: Final = re.compile(r"at\((\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d)(?::(\d\d))?\)")
@@ -57,18 +58,31 @@ def _found(line: int, given: Mapping[str, Any], url: str | None) -> Found:
         return Found(line, notes=("is no schedule of EventBridge: it has no Name",))
     if not isinstance(expression, str):
         return Found(line, notes=(f"{name}: has no ScheduleExpression: `aws scheduler get-schedule` prints it",))
-    if url is None:
-        return Found(line, notes=(f"{name}: its target is no URL: {NO_URL}",))
     receiver = given.get("Target") or {}
+    where = _where(receiver, url, name)
+    if where is None:
+        return Found(line, notes=(f"{name}: Duetime does not deliver to its target: {NO_URL}",))
     notes = [_lost(member) for member in given if member not in _SAY_NOTHING and given[member] not in (None, "NONE")]
     notes += [_lost(f"Target.{member}") for member in receiver if member not in _TARGET_SAYS_NOTHING]
-    schedule: dict[str, Any] = {"id": name, "callbackUrl": target(url, name)}
+    if "target" in where:
+        notes.append("its target gets Duetime's message, in which the input is the payload")
+    schedule: dict[str, Any] = {"id": name, **where}
     try:
         schedule |= _timing(expression, given, notes)
         schedule |= _content(given, receiver, notes)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return Found(line, notes=(f"{name}: is not as `aws scheduler get-schedule` prints a schedule",))
     return Found(line, schedule, tuple(f"{name}: {note}" for note in notes))
+
+
+def _where(receiver: Any, url: str | None, name: str) -> dict[str, Any] | None:
+    """Return the members for what the schedule calls; None if that is no target that Duetime delivers to."""
+    if url is not None:
+        return {"callbackUrl": target(url, name)}
+    try:
+        return {"target": {"arn": parse_arn(receiver["Arn"]).arn}}
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 def _lost(member: str) -> str:

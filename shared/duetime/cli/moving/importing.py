@@ -52,8 +52,9 @@ def import_schedules(
     """Create schedules from FILE or standard input: a crontab, or what `aws scheduler get-schedule` prints.
 
     A command is no URL. Lines that are a curl or wget command call its URL; all others need --callback-url, which
-    gets the command as the payload. Standard error says line by line what cannot be carried over, and what will
-    differ. What exists already is left as it is.
+    gets the command as the payload. Without it a schedule of AWS keeps its target, if that is an SQS queue, an SNS
+    topic, an EventBridge bus, a Lambda function or a state machine, and the server allows it. Standard error says
+    line by line what cannot be carried over, and what will differ. What exists already is left as it is.
 
     Exit code 1: something failed. Exit code 3: done, except for lines that could not be carried over.
 
