@@ -81,7 +81,7 @@ def test_its_location_leads_to_it_whatever_its_id(world: World, schedule_id: str
 
     assert location.isascii()
     assert world.api.call("GET", location).json()["id"] == schedule_id
-    assert world.api.call("POST", f"{location}/pause", {}).json()["state"] == "Paused"
+    assert world.api.call("POST", f"{location}/pause").json()["state"] == "Paused"
 
 
 def test_ids_may_be_long(world: World) -> None:

@@ -24,6 +24,7 @@ from duetime_client.bodies import TIMING
 from duetime_client.decoding import json_name
 from duetime_client.following import EventPage
 from tests.support.clock import NOW
+from tests.support.processes import ROOT
 from tests.support.stores import memory_store
 from tests.support.tenants import CALLBACK_URL, TARGET_ARN, Tenant, make_tenant_world
 
@@ -460,6 +461,17 @@ def test_an_operation_is_used_with_all_that_it_takes(operation_id: str, tenant: 
 
 
 ANY_CLASS: ConfigDict = {"arbitrary_types_allowed": True}
+
+
+def test_the_table_of_the_docs_names_every_method() -> None:
+    text = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `duetime\.(\w+)(\(namespace\))?` \| (.*) \|$", text, re.MULTILINE)
+    with Duetime("http://duetime.test") as duetime:
+        for name, takes_namespace, row in rows:
+            part = getattr(duetime, name)
+            part = part("default") if takes_namespace else part
+            public = {each for each in dir(part) if each[0] != "_"} - {"of_namespace"}
+            assert {*re.findall(r"`(\w+)`", row)} == public, name
 
 
 def mistyped(returned: object) -> Iterator[str]:

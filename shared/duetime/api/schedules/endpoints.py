@@ -99,7 +99,7 @@ def delete_schedule(services: Services, request: Request, *, namespace: str, sch
 def pause_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Let nothing fire until the schedule is resumed. One that is paused stays as it is."""
     space, schedule_id = address_of(services, request, namespace, schedule_id)
-    body = validate(PauseBody, read_body(request, PLAIN_SHAPE))
+    body = validate(PauseBody, read_body(request, PLAIN_SHAPE, is_optional=True))
     now, wanted = services.context.clock.now(), if_match(request)
     timer = services.schedules.pause(space, schedule_id, reason=body.reason, now=now, wanted=wanted)
     return _reply(timer, space)
@@ -251,6 +251,7 @@ ROUTES = (
         Role.WRITER,
         summary="Pause a schedule",
         body=PauseBody,
+        body_is_required=False,
         responses={200: ScheduleResponse},
         conditions=(IF_MATCH,),
     ),
