@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from duetime.domain.errors import StoreUnavailable
+
 PARTS = ("timers", "schedules", "leases", "catalogue", "calls", "outbox", "transfer")
 
 
@@ -37,3 +39,17 @@ class Intercepted:
         if name in PARTS:
             return Intercepted(value, self._call, prefix=f"{name}.")
         return partial(self._call, self._prefix + name, value) if callable(value) else value
+
+
+class Outage(Intercepted):
+    """``store``, one of whose operations fails while ``is_down``."""
+
+    def __init__(self, store: Any, operation: str) -> None:
+        super().__init__(store, self._operate)
+        self._failing = operation
+        self.is_down = False
+
+    def _operate(self, name: str, operation: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        if self.is_down and name == self._failing:
+            raise StoreUnavailable("down")
+        return operation(*arguments, **named)

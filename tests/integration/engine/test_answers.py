@@ -15,7 +15,6 @@ import pytest
 from duetime.api.handler import build_handler
 from duetime.api.http.errors import Unauthenticated
 from duetime.api.http.request import Request
-from duetime.domain.errors import StoreUnavailable
 from duetime.domain.events import Event
 from duetime.domain.ids import backfill_timer_id, occurrence_timer_id
 from duetime.domain.occurrences import OccurrenceState
@@ -32,7 +31,7 @@ from tests.support.api import context_for
 from tests.support.clock import NOW as START
 from tests.support.engine import at, make_poller, make_timer, put, run, running, stored
 from tests.support.http import Answer, Api
-from tests.support.parts import Intercepted
+from tests.support.parts import Intercepted, Outage
 from tests.support.scripted_sender import Script, ScriptedSender
 
 PUBLIC_URL = "https://timers.example.com/base"
@@ -450,24 +449,18 @@ def test_deadlines_that_pass_while_nothing_can_be_recorded_wait_in_the_store(
 ) -> None:
     settings, unrecorded = EngineSettings(max_buffered=100, page_size=20), []
     put(store, [make_timer(f"t{number}") for number in range(600)], START)
-    is_down = False
-
-    def operate(name: str, operation: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        if is_down and name == "timers.record":
-            raise StoreUnavailable("down")
-        return operation(*arguments, **named)
+    outage = Outage(store, "timers.record")
 
     async def script() -> None:
-        nonlocal is_down
         await asyncio.sleep(30)
-        is_down = True
+        outage.is_down = True
         await asyncio.sleep(90)
         unrecorded.append(poller.snapshot().gauges["unrecorded"])
-        is_down = False
+        outage.is_down = False
         await asyncio.sleep(60)
 
     sender = ScriptedSender(lambda body: taken("1m") if body["attempt"] == 1 else Script())
-    poller = make_poller(Intercepted(store, operate), sender, clock, settings=settings)  # type: ignore[arg-type]
+    poller = make_poller(outage, sender, clock, settings=settings)  # type: ignore[arg-type]
     run(clock, poller, script)
 
     # What shards were read before it was full is taken whole.

@@ -14,7 +14,6 @@ import pytest
 from duetime.api.handler import build_handler
 from duetime.delivery.egress import EgressPolicy
 from duetime.delivery.port import Callback, CallbackResult
-from duetime.domain.errors import StoreUnavailable
 from duetime.domain.times import parse_instant
 from duetime.stores.port.store import Store
 from duetime.testing.virtual_time import VirtualClock, run_virtually
@@ -24,7 +23,7 @@ from tests.support.api import context_for
 from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, put, run, running
 from tests.support.http import Api
-from tests.support.parts import Intercepted
+from tests.support.parts import Outage
 from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.tenants import TARGET_ARN
 
@@ -252,21 +251,16 @@ def test_a_crash_loses_no_escalation(store: Store, clock: VirtualClock, crash_at
 def test_an_outage_of_the_store_delays_the_escalation(store: Store, clock: VirtualClock) -> None:
     life = Life(store, clock)
     life.put()
-    is_down = True
-
-    def operate(name: str, operation: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        if is_down and name == "timers.record":
-            raise StoreUnavailable("down")
-        return operation(*arguments, **named)
+    outage = Outage(store, "timers.record")
+    outage.is_down = True
 
     async def script() -> None:
-        nonlocal is_down
         await asyncio.sleep(20)
         assert life.alerts == []
-        is_down = False
+        outage.is_down = False
         await asyncio.sleep(20)
 
-    life.poller = make_poller(Intercepted(store, operate), life.sender, clock)  # type: ignore[arg-type]
+    life.poller = make_poller(outage, life.sender, clock)  # type: ignore[arg-type]
     life.run(script)
 
     assert len(life.alerts) == 1
