@@ -110,10 +110,9 @@ def list_calls(*, remote: Remote, limit: int, as_json: bool, is_next: bool, **fi
     """List service calls, newest first."""
     from duetime.cli import call_views
 
-    query = filters | {"limit": min(limit + 1, 100)}
     if is_next:
-        query |= {"status": filters["status"] or CallStatus.SCHEDULED, "order": "dueAt"}
-    call_views.show_list(remote.items(_CALLS, query, limit=limit + 1), limit=limit, as_json=as_json)
+        filters |= {"status": filters["status"] or CallStatus.SCHEDULED, "order": "dueAt"}
+    call_views.show_list(remote.items(_CALLS, filters, limit=limit), limit=limit, as_json=as_json)
 
 
 @calls.command()

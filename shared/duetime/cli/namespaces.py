@@ -99,7 +99,7 @@ def create(
 @on_server("listNamespaces")
 def list_namespaces(*, remote: Remote, limit: int, as_json: bool) -> None:
     """List namespaces by name: those of the API key's tenant, or all if the server requires no key."""
-    show_items(remote.items("/v1/namespaces", limit=limit + 1), _COLUMNS, as_json=as_json, limit=limit)
+    show_items(remote.items("/v1/namespaces", limit=limit), _COLUMNS, as_json=as_json, limit=limit)
 
 
 @namespaces.command()

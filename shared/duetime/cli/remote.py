@@ -74,8 +74,11 @@ class Remote:
         return [each["name"] for each in self.items("/v1/namespaces")] if name is None else [name]
 
     def items(self, path: str, query: Mapping[str, Any] | None = None, *, limit: int | None = None) -> Iterator[Any]:
-        """Yield the items at ``path``, page by page, at most ``limit``."""
-        return islice(self._items(path, query or {}), limit)
+        """Yield the items at ``path``, page by page: at most one more than ``limit``, to tell whether there are
+        more."""
+        if limit is None:
+            return self._items(path, query or {})
+        return islice(self._items(path, {**(query or {}), "limit": min(limit + 1, PAGE_ITEMS)}), limit + 1)
 
     def _items(self, path: str, query: Mapping[str, Any]) -> Iterator[Any]:
         cursor: str | None = None

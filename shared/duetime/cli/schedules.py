@@ -257,8 +257,7 @@ def show(*, remote: Remote, namespace: str, schedule_id: str, as_json: bool) -> 
 @on_server("listSchedules")
 def list_schedules(*, remote: Remote, namespace: str, limit: int, as_json: bool, **filters: Any) -> None:
     """List the schedules of NAMESPACE that match all filters, by shard and id, with their next occurrence."""
-    query = filters | {"limit": min(limit + 1, 100)}
-    found = remote.items(path("/v1/namespaces/{}/schedules", namespace), query, limit=limit + 1)
+    found = remote.items(path("/v1/namespaces/{}/schedules", namespace), filters, limit=limit)
     show_items(found, _LIST_COLUMNS, as_json=as_json, limit=limit)
 
 

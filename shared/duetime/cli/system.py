@@ -42,7 +42,7 @@ def health(*, remote: Remote, as_json: bool) -> int:
 @on_server("listShards")
 def shards(*, remote: Remote, limit: int, as_json: bool) -> None:
     """List the shards and their owners."""
-    show_items(remote.items("/v1/shards", limit=limit + 1), _SHARD_COLUMNS, as_json=as_json, limit=limit)
+    show_items(remote.items("/v1/shards", limit=limit), _SHARD_COLUMNS, as_json=as_json, limit=limit)
 
 
 @click.command()

@@ -186,8 +186,7 @@ def show(*, remote: Remote, namespace: str, timer_id: str, as_json: bool) -> Non
 @on_server("listTimers")
 def list_timers(*, remote: Remote, namespace: str, limit: int, as_json: bool, **given: Any) -> None:
     """List the timers of NAMESPACE that match all filters, by shard and id, with their last failure."""
-    query = given | {"limit": min(limit + 1, 100)}
-    found = remote.items(path("/v1/namespaces/{}/timers", namespace), query, limit=limit + 1)
+    found = remote.items(path("/v1/namespaces/{}/timers", namespace), given, limit=limit)
     show_items(found, _COLUMNS, as_json=as_json, limit=limit)
 
 

@@ -76,7 +76,7 @@ def delete(*, remote: Remote, if_revision: int | None) -> None:
 @on_server("listDeliveries", tenant=True)
 def deliveries(*, remote: Remote, state: str | None, type_: str | None, limit: int, as_json: bool) -> None:
     """List deliveries: pending ones, delivered ones and dead letters."""
-    found = remote.items(f"{_PATH}/deliveries", {"state": state, "type": type_}, limit=limit + 1)
+    found = remote.items(f"{_PATH}/deliveries", {"state": state, "type": type_}, limit=limit)
     show_items(found, _COLUMNS, as_json=as_json, limit=limit)
 
 

@@ -184,6 +184,15 @@ class Batch:
     results: list[Written]
     at_ms: int | None
 
+    def checked(self) -> list[Written]:
+        """Return the results. Raises the error of the first that was refused, or ``StoreUnavailable``."""
+        for written in self.results:
+            if written.error is not None:
+                raise written.error
+            if written.status is WriteStatus.UNAVAILABLE:
+                raise StoreUnavailable("some rows cannot be written for now")
+        return self.results
+
 
 class Query(NamedTuple):
     """Up to ``limit`` rows with the values ``by`` of ``path.by``, in the path's order.

@@ -54,8 +54,8 @@ class CalendarBody(RequestModel):
     weekdays: list[Annotated[Weekday, Field(strict=False), any_case(Weekday)]] | None = Field(
         default=None, description="those that have business days; Monday to Friday when it is omitted"
     )
-    days_off: Dates | None = Field(default=None, description="dates that are no business days")
-    business_days: Dates | None = Field(default=None, description="dates that are business days on any weekday")
+    days_off: Dates | None = None
+    business_days: Dates | None = None
     ics: Annotated[frozenset[date], PlainValidator(_days_of), WithJsonSchema(_ICS_SCHEMA)] | None = Field(
         default=None,
         description="the text of an iCalendar file: the whole days of its events are days off, too. Events with a "

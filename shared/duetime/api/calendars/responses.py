@@ -13,9 +13,9 @@ _DATES = Meta(examples=[["2026-12-25"]], extra_json_schema={"items": {"type": "s
 
 
 class CalendarResponse(ResponseModel):
-    name: Annotated[str, Meta(description="its name", examples=["de"])]
+    name: Annotated[str, Meta(examples=["de"])]
     revision: Annotated[int, Meta(ge=1, description="counts changes; the ETag is this number in quotes")]
-    weekdays: Annotated[list[Weekday], Meta(description="those that have business days")]
+    weekdays: list[Weekday]
     days_off: Annotated[list[str], Meta(description="dates that are no business days, in order"), _DATES]
     business_days: Annotated[
         list[str], Meta(description="dates that are business days on any weekday, in order"), _DATES

@@ -69,7 +69,7 @@ GLOSSARY: Final[dict[str, tuple[str, Any]]] = {
     "enabled": ("whether events are delivered", True),
     "endAt": ("no occurrence is after it", "2027-12-20T15:30:00.000Z"),
     "endReason": ("why it has ended", None),
-    "errorClass": ("what went wrong when there was no response", "timeout"),
+    "errorClass": ("what went wrong when there was no response, e.g. timeout, connect, tls", "timeout"),
     "errors": ("what is wrong, field by field", None),
     "eventId": ("the id of the event", _UUID),
     "eventTypes": ("the types of events that are delivered", ["ServiceCallSucceeded", "ServiceCallFailed"]),

@@ -249,7 +249,7 @@ class PagedBody(RequestModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"dryRun": True}]})
 
     limit: Annotated[int, Field(ge=1, le=MAX_COUNT)] = Field(default=MAX_COUNT, description="the most of this call")
-    cursor: Cursor | None = Field(default=None, description="nextCursor of the call before, with the same values")
+    cursor: Cursor | None = None
     dry_run: bool | None = Field(default=None, description="true: count them, and change nothing")
 
 

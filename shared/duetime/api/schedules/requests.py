@@ -143,8 +143,8 @@ class TimingFields(RequestModel):
         " once, which is the default, at the first instant after the gap and at the first of two;"
         " skip not in a gap; both at both of two",
     )
-    start_at: Instant | None = Field(default=None, description="no occurrence is before it")
-    end_at: Instant | None = Field(default=None, description="no occurrence is after it")
+    start_at: Instant | None = None
+    end_at: Instant | None = None
     exclude: Exclude | None = Field(
         default=None, description="dates, and cron expressions of times, on which it does not occur; of local time"
     )
@@ -207,9 +207,7 @@ class ScheduleFields(TimingFields, CallbackFields):
         description="what is done with an occurrence while an earlier one is retried or in flight: allow, which is"
         " the default, fires it; skip does not; bufferOne fires the last one when the earlier one has ended",
     )
-    max_firings: Annotated[int, Field(ge=1, le=2**53)] | None = Field(
-        default=None, description="it ends after so many"
-    )
+    max_firings: Annotated[int, Field(ge=1, le=2**53)] | None = None
     pause_after: Annotated[int, Field(ge=1, le=1000)] | None = Field(
         default=None, description="it is paused after so many failures in a row"
     )

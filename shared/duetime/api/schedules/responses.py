@@ -97,7 +97,7 @@ class SchedulePreviewResponse(ResponseModel):
     description: Annotated[
         str, Meta(description="when it occurs, in English", examples=["At 09:30, Monday to Friday, Europe/Berlin"])
     ]
-    time_zone: Annotated[str, Meta(description="in which times of day are meant", examples=["Europe/Berlin"])]
+    time_zone: Annotated[str, Meta(examples=["Europe/Berlin"])]
     tzdata_version: Annotated[
         str, Meta(description="of the rules of time zones, as IANA names it", examples=["2026f"])
     ]
@@ -145,7 +145,7 @@ class ScheduleResponse(ResponseModel):
     next_due_at: Annotated[Instant | None, Meta(description="when that fires: with its delay by jitter and window")]
     number: Annotated[int, Meta(ge=0, description="of the next occurrence")]
     firings: Annotated[int, Meta(ge=0, description="how often it has fired, failures included")]
-    end_reason: Annotated[ScheduleEnd | None, Meta(description="why it has ended")]
+    end_reason: ScheduleEnd | None
     paused_at: Instant | None
     pause_reason: str | None
     fired_at: Annotated[Instant | None, Meta(description="of the last occurrence that did not have to be retried")]
@@ -271,7 +271,7 @@ class ChangedSchedulesResponse(ResponseModel):
 
     affected: Annotated[int, Meta(ge=0, description="paused, resumed, moved; with dryRun: would be", examples=[3])]
     skipped: Annotated[int, Meta(ge=0, description="left as they are, since they have changed or ended meanwhile")]
-    next_cursor: Annotated[str | None, Meta(description="null when there are no more")]
+    next_cursor: str | None
 
 
 def changed_response(page: ChangedPage, to_cursor: Callable[[str | None], str | None]) -> ChangedSchedulesResponse:
@@ -349,7 +349,7 @@ class BackfillResponse(ResponseModel):
             description="when the last of them is due; null when there is none", examples=["2026-12-20T15:30:09.000Z"]
         ),
     ]
-    next_cursor: Annotated[str | None, Meta(description="null when there are no more")]
+    next_cursor: str | None
 
 
 class CancelBackfillResponse(ResponseModel):
@@ -359,4 +359,4 @@ class CancelBackfillResponse(ResponseModel):
         int, Meta(ge=0, description="occurrences that are not sent, or with dryRun: would not be", examples=[7])
     ]
     skipped: Annotated[int, Meta(ge=0, description="those in flight for long, or changed meanwhile")]
-    next_cursor: Annotated[str | None, Meta(description="null when there are no more")]
+    next_cursor: str | None

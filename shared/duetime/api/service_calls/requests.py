@@ -148,7 +148,7 @@ class ServiceCallBody(CallTemplateBody):
     )
 
     due_at: Instant | None = Field(default=None, description="a past time is due at once")
-    delay: Duration | None = Field(default=None, description="the due time, counted from now")
+    delay: Duration | None = None
     idempotency_key: IdempotencyKey | None = Field(
         default=None, description="may be given as the header Idempotency-Key instead"
     )
@@ -206,7 +206,7 @@ class RerunBody(RequestModel):
     )
 
     due_at: Instant | None = Field(default=None, description="a past time is due at once")
-    delay: Duration | None = Field(default=None, description="the due time, counted from now")
+    delay: Duration | None = None
     idempotency_key: IdempotencyKey | None = Field(
         default=None, description="of the rerun; may be given as the header Idempotency-Key instead"
     )

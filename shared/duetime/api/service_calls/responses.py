@@ -43,7 +43,7 @@ class CallTimerResponse(ResponseModel):
     """The timer of the call: its due time is reached once."""
 
     state: Literal["Scheduled", "Reached"]
-    registered_at: Annotated[Instant, Meta(description="when the due time was last set")]
+    registered_at: Instant
     reached_at: Instant | None
     correlation_id: str
 
@@ -90,7 +90,7 @@ class ServiceCallResponse(ResponseModel):
     starred: bool
     correlation_id: str
     idempotency_key: str | None
-    rerun_of: Annotated[str | None, Meta(description="the call that this one repeats")]
+    rerun_of: str | None
     timer: CallTimerResponse
     timeout_seconds: int
     retry_policy: Annotated[RetryPolicyResponse, Meta(description="the one in force")]
@@ -143,8 +143,8 @@ class HeaderResponse(ResponseModel):
 class _Message(ResponseModel, kw_only=True):
     headers: list[HeaderResponse]
     body_bytes: Annotated[int, Meta(ge=0, description="as far as it was read")]
-    body_truncated: Annotated[bool, Meta(description="body is not the whole of it")]
-    body_is_base64: Annotated[bool, Meta(description="the bytes of body are no UTF-8")]
+    body_truncated: bool
+    body_is_base64: bool
     body: Annotated[str | UnsetType | None, Meta(description="not in lists", examples=["accepted"])] = UNSET
 
 
@@ -223,7 +223,7 @@ class EventResponse(ResponseModel):
     id: str
     type: CallEventType
     tenant_id: str
-    aggregate_id: Annotated[str, Meta(description="the service call")]
+    aggregate_id: str
     sequence: Annotated[int, Meta(ge=1, description="counts the events of the call without gaps")]
     occurred_at: Instant
     correlation_id: str

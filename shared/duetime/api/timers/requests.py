@@ -140,7 +140,7 @@ class TimerFields(CallbackFields):
     """What a client gives of a timer. Null is the default."""
 
     execute_at: Instant | None = Field(default=None, description="a past time is due at once")
-    delay: Duration | None = Field(default=None, description="the due time, counted from now")
+    delay: Duration | None = None
     local_time: LocalTime | None = Field(
         default=None, description="the due time by the clocks of timeZone, also when its rules change until then"
     )
@@ -280,7 +280,7 @@ class RedriveBody(RequestModel):
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE_ITEMS)] | None = Field(
         default=None, description=f"the most timers that this call redrives; {DEFAULT_REDRIVE_ITEMS} by default"
     )
-    cursor: Cursor | None = Field(default=None, description="nextCursor of the call before, with the same filters")
+    cursor: Cursor | None = None
     dry_run: bool | None = Field(default=None, description="true: count them, and change nothing")
     ids: Annotated[list[TimerId], Field(max_length=MAX_BATCH_ITEMS)] | None = Field(
         default=None, description="these timers, and no filter beside them"

@@ -106,16 +106,14 @@ class AttemptResponse(ResponseModel):
     outcome: AttemptOutcome
     status: Annotated[int | None, Meta(description="the HTTP status of the response, if there was one")]
     reason: FailureReason | None
-    error_class: Annotated[
-        str | None, Meta(description="what went wrong when there was no response, e.g. timeout, connect, tls")
-    ]
+    error_class: str | None
     message: str | None
     headers: Annotated[
         Mapping[str, str], Meta(description="the most telling ones of the response; secrets are redacted")
     ]
     body: Annotated[str | None, Meta(description="the beginning of the response", examples=["accepted"])]
     body_bytes: Annotated[int, Meta(ge=0, description="how much of the response was read")]
-    body_truncated: Annotated[bool, Meta(description="body is not the whole response")]
+    body_truncated: bool
 
 
 def attempt_response(attempt: AttemptRecord) -> AttemptResponse:
@@ -129,9 +127,7 @@ class AttemptPage(Page[AttemptResponse]):
 class DeleteResponse(ResponseModel):
     id: str
     namespace: str
-    attempt_in_flight: Annotated[
-        bool, Meta(description="an attempt may have been in flight; its receiver may see it yet")
-    ]
+    attempt_in_flight: bool
 
 
 class DeletedItem(ItemResult):
@@ -147,7 +143,7 @@ class MovedTimersResponse(ResponseModel):
 
     affected: Annotated[int, Meta(ge=0, description="moved; with dryRun: would be", examples=[3])]
     skipped: Annotated[int, Meta(ge=0, description="left as they are, since they have changed meanwhile")]
-    next_cursor: Annotated[str | None, Meta(description="null when there are no more")]
+    next_cursor: str | None
 
 
 class RedriveResponse(ResponseModel):

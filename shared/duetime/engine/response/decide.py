@@ -300,13 +300,5 @@ def _failed(
 def parked(timer: Timer, *, fired_at: datetime) -> Outcome:
     """The outcome that parks a timer whose callback, started at ``fired_at``, is still in flight."""
     deadline = timer.content.callback_timeout_seconds + _PARK_MARGIN_SECONDS
-    return Outcome(
-        timer=timer,
-        state=TimerState.FIRING,
-        attempts=timer.attempts,
-        execute_at=timer.content.execute_at,
-        next_attempt_at=round_up(fired_at + timedelta(seconds=deadline)),
-        firing_id=timer.firing_id,
-        fired_at=timer.fired_at,
-        failure=timer.failure,
-    )
+    until = round_up(fired_at + timedelta(seconds=deadline))
+    return replace(put_off(timer, until=until), state=TimerState.FIRING)

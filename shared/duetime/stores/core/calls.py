@@ -144,9 +144,7 @@ class CallStore(CallLists):
                 return DeleteStatus.REVISION_MISMATCH
             if values[_STATUS] == CallStatus.RUNNING.value:
                 return DeleteStatus.RUNNING
-            (written,) = self._backend.atomic([_removal(values, event)], now=now).results
-            if written.error is not None:
-                raise written.error
+            (written,) = self._backend.atomic([_removal(values, event)], now=now).checked()
             if written.is_written:
                 return DeleteStatus.DELETED
         raise StoreError("the service call is changed again and again")

@@ -22,7 +22,7 @@ from duetime.stores.core.catalogue_codec import (
     encode_record,
     is_over,
 )
-from duetime.stores.core.cursors import cursor_of, place_of
+from duetime.stores.core.cursors import read_page
 from duetime.stores.core.deciding import Decision, decide
 from duetime.stores.core.namespace_codec import (
     agreed,
@@ -44,7 +44,7 @@ from duetime.stores.entities import (
     OF_TENANT,
     SECRET,
 )
-from duetime.stores.entity import AccessPath, Key, Row, Value
+from duetime.stores.entity import Row, Value
 from duetime.stores.port.pages import Page
 
 SHARED_SHARDS = "shared_shards"
@@ -82,9 +82,7 @@ class Catalogue:
             namespace = replace(new, first_shard=first)
             row = encode_namespace(namespace) if made_at is None else encode_new_namespace(namespace)
             batch = self._backend.atomic([[writes.insert(NAMESPACE, row), *counter]], now=made_at)
-            (written,) = batch.results
-            if written.error is not None:
-                raise written.error
+            (written,) = batch.checked()
             if written.is_written:
                 if made_at is not None and batch.at_ms is not None:
                     namespace = replace(namespace, created_at=instant(batch.at_ms))
@@ -111,15 +109,10 @@ class Catalogue:
         return None if row is None else decode_namespace(row)
 
     def list_namespaces(self, *, cursor: str | None, limit: int, tenant_id: str | None = None) -> Page[Namespace]:
-        if tenant_id is None:
-            return self._namespaces(LISTED_NAMESPACES, (False,), cursor, limit)
-        return self._namespaces(OF_TENANT, (tenant_id, False), cursor, limit)
-
-    def _namespaces(self, path: AccessPath, by: Key, cursor: str | None, limit: int) -> Page[Namespace]:
-        after = None if cursor is None else place_of(cursor, NAMESPACE, path)
-        scan = self._backend.scan(Query(NAMESPACE, path, by=by, after=after, limit=limit))
-        end = None if scan.end is None else cursor_of(scan.end)
-        return Page([decode_namespace(row) for row in scan.rows], end)
+        query = Query(NAMESPACE, LISTED_NAMESPACES, limit, by=(False,))
+        if tenant_id is not None:
+            query = Query(NAMESPACE, OF_TENANT, limit, by=(tenant_id, False))
+        return read_page(self._backend, query, cursor, decode_namespace)
 
     def update_namespace(self, namespace: Namespace, *, if_revision: int, now: datetime) -> Namespace | None:
         (row,) = self._backend.read(NAMESPACE, [(namespace.name,)])
@@ -132,12 +125,8 @@ class Catalogue:
         }
         is_same = Condition("namespace_revision", if_revision)
         update = writes.update(NAMESPACE, row[:1], changes, is_same, known=writes.known(NAMESPACE, row))
-        (written,) = self._backend.write([update], now=now).results
-        if written.error is not None:
-            raise written.error
-        if not written.is_written:
-            return None
-        return _changed(row, changes)
+        (written,) = self._backend.write([update], now=now).checked()
+        return _changed(row, changes) if written.is_written else None
 
     def reshard_namespace(
         self, namespace: Namespace, *, num_shards: int, until: datetime, now: datetime
@@ -157,9 +146,7 @@ class Catalogue:
             }
             is_same = Condition("namespace_revision", namespace.revision)
             update = writes.update(NAMESPACE, row[:1], changes, is_same, known=writes.known(NAMESPACE, row))
-            (written,) = self._backend.atomic([[update, *counter]], now=now).results
-            if written.error is not None:
-                raise written.error
+            (written,) = self._backend.atomic([[update, *counter]], now=now).checked()
             if written.is_written:
                 return _changed(row, changes)
         raise StoreUnavailable("other writers change the namespaces again and again")
@@ -187,19 +174,15 @@ class Catalogue:
     # -- API keys --------------------------------------------------------------------------------------------
 
     def create_api_key(self, key: ApiKey) -> bool:
-        (written,) = self._backend.write([writes.insert(API_KEY, encode_key(key))]).results
-        if written.error is not None:
-            raise written.error
-        return written.is_written
+        return self._backend.write([writes.insert(API_KEY, encode_key(key))]).checked()[0].is_written
 
     def get_api_key(self, key_id: str) -> ApiKey | None:
         (row,) = self._backend.read(API_KEY, [(key_id,)])
         return None if row is None else decode_key(row)
 
     def list_api_keys(self, tenant_id: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
-        after = None if cursor is None else place_of(cursor, API_KEY, API_KEYS_OF_TENANT)
-        scan = self._backend.scan(Query(API_KEY, API_KEYS_OF_TENANT, by=(tenant_id,), after=after, limit=limit))
-        return Page([decode_key(row) for row in scan.rows], None if scan.end is None else cursor_of(scan.end))
+        query = Query(API_KEY, API_KEYS_OF_TENANT, limit, by=(tenant_id,))
+        return read_page(self._backend, query, cursor, decode_key)
 
     def delete_api_key(self, tenant_id: str, key_id: str) -> bool:
         removal = writes.delete(API_KEY, (key_id,), Condition("tenant_id", tenant_id))
@@ -224,11 +207,9 @@ class Catalogue:
             return Decision(record, writes.replace(IDEMPOTENCY_RECORD, new, *is_same, known=known))
 
         if if_claim is None:  # the usual case is that the key is new
-            (written,) = self._backend.write([writes.insert(IDEMPOTENCY_RECORD, new)], now=now).results
+            (written,) = self._backend.write([writes.insert(IDEMPOTENCY_RECORD, new)], now=now).checked()
             if written.is_written:
                 return record
-            if written.error is not None:
-                raise written.error
         (found,) = decide(self._backend, IDEMPOTENCY_RECORD, [(record.key,)], judge, now=now)
         return found
 

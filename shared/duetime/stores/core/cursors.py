@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.times import MAX_INSTANT, to_milliseconds
-from duetime.stores.entity import AccessPath, Entity, Kind, Place
+from duetime.stores.backend import Backend, Query
+from duetime.stores.entity import AccessPath, Entity, Kind, Place, Row
+from duetime.stores.port.pages import Page
+
+T = TypeVar("T")
 
 _LAST_NUMBER = to_milliseconds(MAX_INSTANT)
 """Of all kinds: no other number in a place is larger."""
@@ -37,6 +41,13 @@ def place_of(cursor: str, entity: Entity, path: AccessPath) -> Place:
     except (ValueError, TypeError, RecursionError):
         pass
     raise InvalidCursor("cursor", "the cursor does not belong to this list")
+
+
+def read_page(backend: Backend, query: Query, cursor: str | None, decode: Callable[[Row], T]) -> Page[T]:
+    """Read the page of ``query`` behind ``cursor`` (None: the first). Raises ``InvalidCursor``."""
+    after = None if cursor is None else place_of(cursor, query.entity, query.path)
+    scan = backend.scan(query._replace(after=after))
+    return Page([decode(row) for row in scan.rows], None if scan.end is None else cursor_of(scan.end))
 
 
 def _part(part: Any, kind: Kind) -> Any:

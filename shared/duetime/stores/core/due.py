@@ -135,9 +135,7 @@ class Due:
                 is_same.append(Condition("timer_execute_at", execute_at))
                 is_same.append(Condition("timer_uuid", DAMAGED if uuid is None else bytes.fromhex(uuid)))
             updates.append(writes.update(TIMER, tuple(map(_or_damaged, key)), changes, *is_same))
-        for written in self._backend.write(updates, now=now).results:
-            if written.error is not None:
-                raise written.error
+        self._backend.write(updates, now=now).checked()
 
 
 def _found(looked_at: Row, whole: Row | None) -> Row | None:

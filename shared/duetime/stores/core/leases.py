@@ -9,11 +9,10 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime
 
-from duetime.domain.errors import StoreUnavailable
 from duetime.domain.shards import Lease, ShardStatus
 from duetime.domain.times import to_milliseconds
 from duetime.stores import backend as writes
-from duetime.stores.backend import Alike, Backend, Comparison, Condition, Now, Query, Write, WriteStatus, Written
+from duetime.stores.backend import Alike, Backend, Comparison, Condition, Now, Query, Write, WriteStatus
 from duetime.stores.core.catalogue_codec import decode_counter
 from duetime.stores.core.timer_codec import instant, optional_instant
 from duetime.stores.decoding import DECODING_ERRORS, repaired, what_is_wrong, whole
@@ -61,7 +60,7 @@ class Leases:
             if written.is_written
         }
         if not won:
-            _raise_first(batch.results)
+            batch.checked()
         ends = self._ends(list(won), batch.at_ms, lease_ms)
         return [
             Lease(shard_id, won[shard_id], owner_id, ends[shard_id]) if shard_id in ends else None
@@ -86,7 +85,7 @@ class Leases:
         statuses = {lease.shard_id: written.status for lease, written in zip(ordered, batch.results, strict=True)}
         held = [shard_id for shard_id, status in statuses.items() if status is WriteStatus.WRITTEN]
         if not held:
-            _raise_first(batch.results)
+            batch.checked()
         ends = self._ends(held, batch.at_ms, lease_ms)
         return [_renewed(lease, statuses[lease.shard_id], ends.get(lease.shard_id)) for lease in leases]
 
@@ -95,7 +94,7 @@ class Leases:
             return
         ordered = sorted(leases, key=lambda lease: lease.shard_id)
         releases = [_held(_RELEASE, lease, None, None) for lease in ordered]
-        _raise_first(self._backend.write(releases, now=now).results)
+        self._backend.write(releases, now=now).checked()
 
     def _rows(self, shard_ids: Sequence[int]) -> dict[int, Row]:
         if not shard_ids:
@@ -113,14 +112,12 @@ class Leases:
         else:
             is_same = Condition("counter_value", epoch)
             change = writes.update(COUNTER, (SLEEP_EPOCH,), {"counter_value": epoch + 1}, is_same)
-        results = self._backend.write([change]).results
-        _raise_first(results)
-        return results[0].is_written
+        return self._backend.write([change]).checked()[0].is_written
 
     def announce_worker(self, worker_id: str, *, ttl_seconds: float, now: datetime) -> list[str]:
         ttl_ms = _milliseconds(ttl_seconds)
         batch = self._backend.write([writes.put(WORKER, (worker_id, Now(ttl_ms)))], now=now)
-        _raise_first(batch.results)
+        batch.checked()
         announced = self._backend.scan(Query(WORKER, ALL_WORKERS, limit=_MOST_WORKERS)).rows
         ends: dict[str, int] = dict(row for row in announced if DAMAGED not in row)
         at_ms = batch.at_ms if batch.at_ms is not None else ends.get(worker_id, ttl_ms) - ttl_ms
@@ -158,14 +155,6 @@ def _renewed(lease: Lease, status: WriteStatus, end: datetime | None) -> Lease |
     if status is WriteStatus.UNAVAILABLE:
         return lease
     return None if end is None else Lease(lease.shard_id, lease.version, lease.owner_id, end)
-
-
-def _raise_first(results: Sequence[Written]) -> None:
-    for written in results:
-        if written.error is not None:
-            raise written.error
-        if written.status is WriteStatus.UNAVAILABLE:
-            raise StoreUnavailable("some shards cannot be written for now")
 
 
 def _milliseconds(seconds: float) -> int:

@@ -13,9 +13,8 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Final
 
-from duetime.domain.errors import StoreUnavailable
 from duetime.stores import backend as writes
-from duetime.stores.backend import Backend, Condition, Query, Scan, WriteStatus
+from duetime.stores.backend import Backend, Condition, Query, Scan
 from duetime.stores.core.event_codec import READ, decode_event, readable_events, report_row
 from duetime.stores.decoding import UnreadableError
 from duetime.stores.entities import EVENT, UNPUBLISHED, UNPUBLISHED_OF_CALL
@@ -150,11 +149,7 @@ class Outbox:
             )
             for event in sorted((each.event for each in events), key=lambda each: (each.tenant_id, each.aggregate_id))
         ]
-        for written in self._backend.write(marks, now=now).results:
-            if written.status is WriteStatus.UNAVAILABLE:
-                raise StoreUnavailable("the database is busy there")
-            if written.error is not None:
-                raise written.error
+        self._backend.write(marks, now=now).checked()
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from duetime.stores import backend as writes
 from duetime.stores.backend import Backend, Query, Write
 from duetime.stores.core.catalogue import Catalogue
 from duetime.stores.core.catalogue_codec import decode_key, decode_secret
-from duetime.stores.core.cursors import cursor_of, place_of
+from duetime.stores.core.cursors import cursor_of, place_of, read_page
 from duetime.stores.core.deciding import Decision, decide
 from duetime.stores.core.event_codec import READ, decode_event, encode_event, shown_key
 from duetime.stores.core.execution_codec import decode_or_salvage_execution, encode_execution
@@ -61,9 +61,7 @@ class Transfer:
     def _all(
         self, entity: Entity, path: AccessPath, decode_row: Callable[[Row], T], cursor: str | None, limit: int
     ) -> Page[T]:
-        after = None if cursor is None else place_of(cursor, entity, path)
-        scan = self._backend.scan(Query(entity, path, after=after, limit=limit))
-        return Page([decode_row(row) for row in scan.rows], None if scan.end is None else cursor_of(scan.end))
+        return read_page(self._backend, Query(entity, path, limit), cursor, decode_row)
 
     def secrets(self) -> dict[str, bytes | None]:
         rows = self._backend.scan(Query(SECRET, ALL_SECRETS, limit=_MOST_SECRETS)).rows

@@ -89,35 +89,28 @@ def leased(outcomes: Iterable[Outcome], *leases: Lease) -> list[LeasedOutcome]:
     return [LeasedOutcome(outcome, lease_among(leases, outcome.timer.shard_id)) for outcome in outcomes]
 
 
+def _outcome(timer: Timer, state: TimerState, **others: Any) -> Outcome:
+    """Of one more attempt, which leaves what is not given as it is."""
+    same: dict[str, Any] = {
+        "attempts": timer.attempts + 1,
+        "execute_at": timer.content.execute_at,
+        "firing_id": timer.firing_id,
+    }
+    return Outcome(timer=timer, state=state, **{"next_attempt_at": None, **same, **others})
+
+
 def fired(timer: Timer, *, at: datetime = NOW) -> Outcome:
-    return Outcome(
-        timer=timer,
-        state=TimerState.FIRED,
-        attempts=timer.attempts + 1,
-        execute_at=timer.content.execute_at,
-        next_attempt_at=None,
-        firing_id=timer.firing_id,
-        fired_at=at,
-        expires_at=at + RETENTION,
-    )
+    return _outcome(timer, TimerState.FIRED, fired_at=at, expires_at=at + RETENTION)
 
 
 def retried(timer: Timer, *, next_attempt_at: datetime, at: datetime = NOW) -> Outcome:
-    return Outcome(
-        timer=timer,
-        state=TimerState.SCHEDULED,
-        attempts=timer.attempts + 1,
-        execute_at=timer.content.execute_at,
-        next_attempt_at=next_attempt_at,
-        firing_id=timer.firing_id,
-        failure=make_failure(at=at),
-    )
+    return _outcome(timer, TimerState.SCHEDULED, next_attempt_at=next_attempt_at, failure=make_failure(at=at))
 
 
 def rescheduled(timer: Timer, *, execute_at: datetime, at: datetime = NOW) -> Outcome:
-    return Outcome(
-        timer=timer,
-        state=TimerState.SCHEDULED,
+    return _outcome(
+        timer,
+        TimerState.SCHEDULED,
         attempts=0,
         execute_at=execute_at,
         next_attempt_at=execute_at,
@@ -127,13 +120,11 @@ def rescheduled(timer: Timer, *, execute_at: datetime, at: datetime = NOW) -> Ou
 
 
 def waiting(timer: Timer, *, until: datetime, attempt_log: str | None = None) -> Outcome:
-    return Outcome(
-        timer=timer,
-        state=TimerState.WAITING,
+    return _outcome(
+        timer,
+        TimerState.WAITING,
         attempts=timer.attempts,
-        execute_at=timer.content.execute_at,
         next_attempt_at=until,
-        firing_id=timer.firing_id,
         fired_at=timer.fired_at,
         failure=timer.failure,
         attempt_log=attempt_log,
@@ -141,24 +132,8 @@ def waiting(timer: Timer, *, until: datetime, attempt_log: str | None = None) ->
 
 
 def parked(timer: Timer, *, until: datetime) -> Outcome:
-    return Outcome(
-        timer=timer,
-        state=TimerState.FIRING,
-        attempts=timer.attempts + 1,
-        execute_at=timer.content.execute_at,
-        next_attempt_at=until,
-        firing_id=timer.firing_id,
-    )
+    return _outcome(timer, TimerState.FIRING, next_attempt_at=until)
 
 
 def failed(timer: Timer, *, at: datetime = NOW) -> Outcome:
-    return Outcome(
-        timer=timer,
-        state=TimerState.FAILED,
-        attempts=timer.attempts + 1,
-        execute_at=timer.content.execute_at,
-        next_attempt_at=None,
-        firing_id=timer.firing_id,
-        failure=make_failure(at=at),
-        expires_at=at + RETENTION,
-    )
+    return _outcome(timer, TimerState.FAILED, failure=make_failure(at=at), expires_at=at + RETENTION)

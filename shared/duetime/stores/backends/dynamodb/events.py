@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from duetime.domain.errors import StoreUnavailable
-from duetime.stores.backend import NOT_WRITTEN, Change, Condition, Write, WriteStatus, Written
+from duetime.stores.backend import NOT_WRITTEN, Batch, Change, Condition, Write, WriteStatus, Written
 from duetime.stores.backends.dynamodb import layouts, places
 from duetime.stores.backends.dynamodb.derived import (
     OUTBOX_NAMES,
@@ -207,11 +207,8 @@ class Events:
             )
             for item in items
         ]
-        for written in self._driver.write(changes) if changes else []:
-            if written.status is WriteStatus.UNAVAILABLE:
-                raise StoreUnavailable("the database is busy there")
-            if written.error is not None:
-                raise written.error
+        if changes:
+            Batch(self._driver.write(changes), None).checked()
 
 
 def _publishes(write: Write) -> bool:
