@@ -104,8 +104,8 @@ MUTANTS = (
             "a receiver keeps the poller busy with itself",
         ),
         (
-            "next_attempt_at=round_up(fired_at + timedelta(seconds=deadline)),",
-            "next_attempt_at=fired_at,",
+            "until = round_up(fired_at + timedelta(seconds=deadline))",
+            "until = fired_at",
             "a parked timer is fired again while its callback runs",
         ),
         ("        attempts=0,\n", "        attempts=timer.attempts + 1,\n", "a rescheduled timer has fewer attempts"),
