@@ -208,7 +208,7 @@ MUTANTS = (
         "domain/timers.py",
         "tests/unit/domain/test_timers.py tests/contract",
         ("self.expires_at <= now", "self.expires_at < now", "an expired timer is still there"),
-        ("return stored.digest == new.digest and not is_unreadable", "return False", "a repeated PUT fires again"),
+        ("stored.digest == new.digest and not stored.is_unreadable", "False", "a repeated PUT fires again"),
     ),
     *_of(
         "stores/backends/sql/statements.py",

@@ -18,7 +18,7 @@ from duetime.domain.errors import (
 )
 from duetime.domain.event_webhooks import EVENTS_PREFIX, DeliveryId, read_delivery_id
 from duetime.domain.namespaces import Namespace
-from duetime.domain.timers import FailureReason, Rearm, Timer, TimerState
+from duetime.domain.timers import Rearm, Timer, TimerState
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, TimerRef
 from duetime.stores.refusals import apart
@@ -121,12 +121,7 @@ def _in_sequence(
             if sequence not in of_call:
                 timer_id = str(DeliveryId(call_id, sequence))
                 timer = store.timers.get(namespace, timer_id, now=now)
-                if (
-                    timer is not None
-                    and timer.state is TimerState.FAILED
-                    and not is_unreadable(timer)
-                    and fits(timer)
-                ):
+                if timer is not None and timer.state is TimerState.FAILED and not timer.is_unreadable and fits(timer):
                     of_call[sequence] = TimerRef(timer_id, timer.revision)
         for at, sequence in enumerate(sorted(of_call)):
             if at == len(waves):
@@ -177,7 +172,3 @@ def _refusal(namespace: Namespace, timer_id: str, result: ChangeResult) -> Dueti
     if result.status is ChangeStatus.UNREADABLE:
         return TimerUnreadable(f"timer {timer_id!r} cannot be read as it is stored: replace or delete it")
     return None
-
-
-def is_unreadable(timer: Timer) -> bool:
-    return timer.failure is not None and timer.failure.reason is FailureReason.UNREADABLE

@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from duetime.app.calendars import finder
-from duetime.app.redrives import is_unreadable
 from duetime.app.revisions import Revisions
 from duetime.app.timers import Stored
 from duetime.domain.errors import (
@@ -127,7 +126,7 @@ class Schedules:
         if wanted is not None and (stored is None or not wanted.match_strongly(stored.revision)):
             raise _mismatch()
         times = self._times(namespace, asked, now)
-        if stored is None or is_unreadable(stored):
+        if stored is None or stored.is_unreadable:
             return Stored(_first_revision(namespace, asked, times, now), is_new=stored is None)
         return Stored(_replaced(stored, asked, times, now), is_new=False)
 
@@ -141,7 +140,7 @@ class Schedules:
     def readable(self, namespace: Namespace, schedule_id: str, *, now: datetime) -> Timer:
         """Return a schedule that can be fired. Raises ``ScheduleNotFound`` and ``ScheduleUnreadable``."""
         schedule = self.get(namespace, schedule_id, now=now)
-        if is_unreadable(schedule):
+        if schedule.is_unreadable:
             raise ScheduleUnreadable(schedule_id)
         return schedule
 

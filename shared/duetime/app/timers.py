@@ -16,7 +16,6 @@ from duetime.app.in_parts import in_parts
 from duetime.app.redrives import (
     RedrivePage,
     in_order,
-    is_unreadable,
     redrive_refs,
     refusal_to_cancel,
     refusal_to_fire,
@@ -264,7 +263,7 @@ class Timers:
 
         page = self.list(namespace, failed, correlation_id=correlation_id, cursor=cursor, limit=limit, now=now)
         if dry_run:
-            readable = tuple(timer for timer in page.items if not is_unreadable(timer))
+            readable = tuple(timer for timer in page.items if not timer.is_unreadable)
             return RedrivePage(readable, len(page.items) - len(readable), page.next_cursor)
         refs = [TimerRef(timer.timer_id, timer.revision) for timer in page.items]
         done = redrive_refs(self.store, namespace, refs, now=now, fits=fits)

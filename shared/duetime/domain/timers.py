@@ -171,6 +171,11 @@ class Timer:
         return ids.timer_uuid(self.namespace, self.timer_id)
 
     @property
+    def is_unreadable(self) -> bool:
+        """Tell whether this is what is left of a timer that cannot be read as it is stored."""
+        return self.failure is not None and self.failure.reason is FailureReason.UNREADABLE
+
+    @property
     def armed_at(self) -> datetime:
         """Return the start of ``expireAfter``: the due time, or a later redrive."""
         execute_at, rearmed_at = self.content.execute_at, self.rearmed_at
@@ -301,8 +306,7 @@ def repeats(stored: Timer, new: Timer) -> bool:
     Another firing needs another time, a fire or a redrive. An unreadable timer is not repeated: the same content
     repairs it.
     """
-    is_unreadable = stored.failure is not None and stored.failure.reason is FailureReason.UNREADABLE
-    return stored.digest == new.digest and not is_unreadable
+    return stored.digest == new.digest and not stored.is_unreadable
 
 
 def replaced(stored: Timer, new: Timer, *, updated_at: datetime | None = None) -> Timer:

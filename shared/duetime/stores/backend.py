@@ -64,6 +64,11 @@ class Guard:
     key: Key
     conditions: tuple[Condition, ...]
 
+    def holds(self, row: Row | None) -> bool:
+        """Tell by the whole row that is stored. Such conditions are of values that are given."""
+        places = self.entity.places
+        return row is not None and all(row[places[each.name]] == each.value for each in self.conditions)
+
 
 class Change(Enum):
     INSERT = "insert"

@@ -8,7 +8,7 @@ damage: ``is_whole`` tells, and ``repaired`` gives what can be shown. None leave
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from operator import attrgetter
@@ -54,6 +54,11 @@ def text_of_bytes(raw: bytes) -> str:
 def bytes_of_text(text: str) -> bytes:
     """What ``text_of_bytes`` made ``text`` of."""
     return text.encode("utf-8", "surrogateescape")
+
+
+def can_be_stored(values: Iterable[Any]) -> bool:
+    """Tell whether a row can stand at these values, which damage may have made of another type or no Unicode."""
+    return all(value is not None and value is not DAMAGED and is_whole(value) for value in values)
 
 
 def is_whole(value: Any) -> bool:

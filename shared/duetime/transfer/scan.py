@@ -18,7 +18,7 @@ from duetime.domain.executions import Execution
 from duetime.domain.namespaces import Namespace
 from duetime.domain.occurrences import KEPT_OCCURRENCES, PastOccurrence
 from duetime.domain.service_calls import CALLS_PREFIX, CallFailure, ServiceCall, tenant_of
-from duetime.domain.timers import FailureReason, Timer
+from duetime.domain.timers import Timer
 from duetime.stores.port.calls import CallFilter, CallRef
 from duetime.stores.port.pages import Page
 from duetime.stores.port.store import Store
@@ -254,10 +254,9 @@ def read_all(read: Callable[..., Page[T]], *, limit: int = _CATALOGUE_PAGE) -> I
 
 
 def _readable_timer(timer: Timer) -> Value:
-    failure = timer.failure
-    if failure is None or failure.reason is not FailureReason.UNREADABLE:
+    if timer.failure is None or not timer.is_unreadable:
         return timer
-    return Unreadable(Kind.TIMER, (timer.namespace, timer.timer_id), failure.message)
+    return Unreadable(Kind.TIMER, (timer.namespace, timer.timer_id), timer.failure.message)
 
 
 def _readable_execution(execution: Execution) -> Value:

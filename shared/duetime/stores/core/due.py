@@ -19,7 +19,7 @@ from duetime.stores.core.timer_codec import (
     milliseconds,
     readable_instant,
 )
-from duetime.stores.decoding import UnreadableError, is_whole, repaired
+from duetime.stores.decoding import UnreadableError, can_be_stored, repaired
 from duetime.stores.entities import DUE, TIMER
 from duetime.stores.entity import DAMAGED, Place, Row, Value
 from duetime.stores.port.pages import PAGE_BYTES
@@ -130,7 +130,7 @@ class Due:
                 "timer_execute_at": None,
             }
             is_same = [Condition("timer_revision", _or_damaged(revision))]
-            if not _is_sound(key):  # where it stands tells it from others
+            if not can_be_stored(key):  # where it stands tells it from others
                 execute_at, uuid = place
                 is_same.append(Condition("timer_execute_at", execute_at))
                 is_same.append(Condition("timer_uuid", DAMAGED if uuid is None else bytes.fromhex(uuid)))
@@ -140,14 +140,10 @@ class Due:
 
 def _found(looked_at: Row, whole: Row | None) -> Row | None:
     """Return the whole row; of one whose key is damaged, by which it cannot be read, what was looked at."""
-    if whole is not None or _is_sound(looked_at[: len(_KEY)]):
+    if whole is not None or can_be_stored(looked_at[: len(_KEY)]):
         return whole
     values = dict(zip(_LOOKED_AT, looked_at, strict=True))
     return tuple(values.get(name, DAMAGED) for name in TIMER.names)
-
-
-def _is_sound(key: Sequence[Value]) -> bool:
-    return all(part is not None and part is not DAMAGED and is_whole(part) for part in key)
 
 
 def _or_damaged(value: Value) -> Value:

@@ -10,7 +10,7 @@ from typing import Final
 from duetime.domain.ids import is_schedule, occurrence_timer_id, schedule_id_of, schedule_timer_id
 from duetime.domain.namespaces import Namespace
 from duetime.domain.occurrences import KEPT_OCCURRENCES, OccurrenceRecord, PastOccurrence
-from duetime.domain.timers import FailureReason, Timer
+from duetime.domain.timers import Timer
 from duetime.stores import backend as writes
 from duetime.stores.backend import NOW, Backend, Condition, Query, Scan, Write
 from duetime.stores.core.cursors import cursor_of, place_of
@@ -76,7 +76,7 @@ class Schedules:
             stored = None if row is None else decode_or_salvage(row)
             if row is None or stored is None:
                 return Decision(ChangeResult(ChangeStatus.NOT_FOUND))
-            if stored.failure is not None and stored.failure.reason is FailureReason.UNREADABLE:
+            if stored.is_unreadable:
                 return Decision(ChangeResult(ChangeStatus.UNREADABLE, stored))
             timer = change(stored)
             result = ChangeResult(ChangeStatus.APPLIED, timer)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 
-from duetime.stores.decoding import is_whole
-from duetime.stores.entity import DAMAGED, Entity, Kind, Value
+from duetime.stores.entity import Entity, Kind, Value
 
 Parts = Sequence[tuple[Kind, bool]]
 """The kind of each value, and whether it descends."""
@@ -25,11 +24,6 @@ _NUMBER = struct.Struct(">Q")
 def parts_of(entity: Entity, names: Iterable[str]) -> Parts:
     """A ``-`` before a name is descending."""
     return [(entity.by_name[name.removeprefix("-")].kind, name.startswith("-")) for name in names]
-
-
-def can_stand(values: Iterable[Value]) -> bool:
-    """Whether a row can stand at these values, which damage may have made none, or no Unicode."""
-    return all(value is not None and value is not DAMAGED and is_whole(value) for value in values)
 
 
 def encode(parts: Parts, values: Sequence[Value]) -> bytes:

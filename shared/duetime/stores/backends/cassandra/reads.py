@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final
 
-from duetime.stores.backends.cassandra import layout, places
+from duetime.stores.backends.cassandra import layout
 from duetime.stores.backends.cassandra.changes import Hint, at_cql
 from duetime.stores.backends.cassandra.layout import PARTITION_COLUMNS, Partition
 from duetime.stores.backends.cassandra.requests import Row as Columns
 from duetime.stores.backends.cassandra.requests import Statement
 from duetime.stores.backends.cassandra.session import CassandraSession
+from duetime.stores.decoding import can_be_stored
 from duetime.stores.entity import DAMAGED, Entity, Key, Row, Value
 
 KEYS_PER_READ: Final = 50
@@ -32,7 +33,7 @@ class Reads:
         wanted = {
             (layout.partition_of(entity, key), layout.place_of(entity, key)): tuple(key)
             for key in keys
-            if places.can_stand(key)
+            if can_be_stored(key)
         }
         columns = tuple(name for name in names if name not in entity.key)
         found: dict[Key, Values] = {}

@@ -18,6 +18,7 @@ from duetime.stores.backends.cassandra.layout import PARTITION_COLUMNS, Partitio
 from duetime.stores.backends.cassandra.reads import KEYS_PER_READ, Reads, Values, row_of, values_of
 from duetime.stores.backends.cassandra.requests import Statement
 from duetime.stores.backends.cassandra.session import CassandraSession
+from duetime.stores.decoding import can_be_stored
 from duetime.stores.entities import CORRELATED, DUE, OF_NAMESPACE
 from duetime.stores.entity import AccessPath, Entity, Key, Place, Row, Value
 
@@ -45,9 +46,9 @@ class Scans:
 
     def scan(self, query: Query) -> Scan:
         entity, path, after = query.entity, query.path, query.after
-        if after is not None and not places.can_stand(after):
+        if after is not None and not can_be_stored(after):
             raise InvalidCursor("cursor", "the cursor does not belong to this list")
-        if layout.way_of(entity, path) is Way.NONE or not places.can_stand(query.by):
+        if layout.way_of(entity, path) is Way.NONE or not can_be_stored(query.by):
             return Scan([])
         rows: list[Row] = []
         while True:

@@ -20,7 +20,7 @@ from duetime.stores.backend import (
     Written,
     rounds,
 )
-from duetime.stores.backends.cassandra import layout, places
+from duetime.stores.backends.cassandra import layout
 from duetime.stores.backends.cassandra.batches import Batch, Stored, Unit, batches_of
 from duetime.stores.backends.cassandra.changes import Hint, Prepared, prepared, unknown_of
 from duetime.stores.backends.cassandra.hints import Found, Hints
@@ -28,6 +28,7 @@ from duetime.stores.backends.cassandra.layout import PARTITION_COLUMNS, Partitio
 from duetime.stores.backends.cassandra.reads import Reads
 from duetime.stores.backends.cassandra.requests import Statement, Unsettled
 from duetime.stores.backends.cassandra.session import CassandraSession
+from duetime.stores.decoding import can_be_stored
 from duetime.stores.entities import SERVICE_CALL
 from duetime.stores.entity import Entity, Key, Value
 
@@ -66,7 +67,7 @@ class Writes:
         for unit in waiting:
             if unit.guard in lost:
                 results[unit.number] = GUARD_LOST
-            elif not all(places.can_stand(write.key) for write in unit.writes):
+            elif not all(can_be_stored(write.key) for write in unit.writes):
                 results[unit.number] = NOT_WRITTEN
         alone: set[int] = set()
         unavailable: StoreUnavailable | None = None

@@ -26,7 +26,7 @@ from duetime.stores.backends.dynamodb.derived import (
 from duetime.stores.backends.dynamodb.driver import Driver, back_offs
 from duetime.stores.backends.dynamodb.event_items import EVENTS, PUBLISHED_AT, REMOVED, packed, unpacked
 from duetime.stores.backends.dynamodb.item_writes import ItemWrite
-from duetime.stores.backends.dynamodb.items import Item, can_be_stored, instant_of, instant_text, matches, text
+from duetime.stores.backends.dynamodb.items import Item, can_be_found, instant_of, instant_text, matches, text
 from duetime.stores.backends.dynamodb.layouts import LAYOUTS, row_reader
 from duetime.stores.backends.dynamodb.places import LAST, Range
 from duetime.stores.backends.dynamodb.reads import Reads
@@ -49,7 +49,7 @@ class Events:
 
     def read(self, entity: Entity, keys: Sequence[Key], fields: tuple[str, ...]) -> list[Row | None]:
         found: dict[Key, Item] = {}
-        for call, items in self._items(filter(can_be_stored, keys)).items():
+        for call, items in self._items(filter(can_be_found, keys)).items():
             found |= {(*call, sequence): event for item in items for sequence, event in unpacked(item).items()}
         read = row_reader(entity, fields)
         return [None if (event := found.get(key)) is None else read(event) for key in keys]
@@ -94,7 +94,7 @@ class Events:
     def write(self, writes: Sequence[Write], now_ms: int) -> list[Written]:
         """Each alone. An item that is changed meanwhile is looked at again."""
         results = [NOT_WRITTEN] * len(writes)
-        pending = [place for place, write in enumerate(writes) if can_be_stored(write.key)]
+        pending = [place for place, write in enumerate(writes) if can_be_found(write.key)]
         for back_off in back_offs(_TRIES):
             changes = self._changes({place: writes[place] for place in pending}, now_ms)
             pending = []

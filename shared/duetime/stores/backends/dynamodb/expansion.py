@@ -13,7 +13,7 @@ from typing import Final
 from duetime.stores.backend import Change, Comparison, Condition, Write
 from duetime.stores.backends.dynamodb.derived import TIME_TO_LIVE, Values, time_to_live
 from duetime.stores.backends.dynamodb.item_writes import ItemWrite
-from duetime.stores.backends.dynamodb.items import Attribute, Item, at, can_be_stored, mark_of, text
+from duetime.stores.backends.dynamodb.items import Attribute, Item, at, can_be_found, mark_of, text
 from duetime.stores.backends.dynamodb.layouts import LAYOUTS, timer_item_key
 from duetime.stores.entities import TIMER
 from duetime.stores.entity import DAMAGED, Value
@@ -43,7 +43,7 @@ def expanded(write: Write, table: str, now_ms: int, read: Read) -> list[ItemWrit
 
 def _key_of(write: Write) -> Item | None:
     """The key of the row's item; None where it cannot have one."""
-    if can_be_stored(write.key):
+    if can_be_found(write.key):
         return LAYOUTS[write.entity].key_of(write.key)
     for condition in write.conditions:
         # It was read in the place of the uuid (``Layout.readers``).

@@ -10,7 +10,7 @@ from zlib import crc32
 from duetime.domain.ids import MAX_KEY_BYTES
 from duetime.domain.times import format_instant, from_milliseconds, read_instant, to_milliseconds
 from duetime.stores.backend import Now
-from duetime.stores.decoding import is_whole
+from duetime.stores.decoding import can_be_stored
 from duetime.stores.entity import DAMAGED, Kind, Value
 
 Attribute: TypeAlias = dict[str, Any]
@@ -45,9 +45,9 @@ def is_key(item: Item) -> bool:
     return all(len(value["S"].encode()) <= MAX_KEY_BYTES for value in item.values() if "S" in value)
 
 
-def can_be_stored(values: Sequence[Value]) -> bool:
-    """Whether a row can be found by these, which damage may have made of another type or no Unicode."""
-    return all(value is not None and value is not DAMAGED and value != "" and is_whole(value) for value in values)
+def can_be_found(values: Sequence[Value]) -> bool:
+    """Whether a row can stand at these values: no part of a key may be an empty text."""
+    return "" not in values and can_be_stored(values)
 
 
 # -- values -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from duetime.stores.backends.dynamodb.driver import Driver, identity
 from duetime.stores.backends.dynamodb.errors import unprocessed
 from duetime.stores.backends.dynamodb.item_writes import projection
-from duetime.stores.backends.dynamodb.items import Item, can_be_stored, is_key, mark_of
+from duetime.stores.backends.dynamodb.items import Item, can_be_found, is_key, mark_of
 from duetime.stores.backends.dynamodb.layouts import LAYOUTS, Layout, row_reader
 from duetime.stores.entity import DAMAGED, Entity, Key, Row
 
@@ -23,7 +23,7 @@ class Reads:
 
     def read(self, entity: Entity, keys: Sequence[Key], fields: tuple[str, ...]) -> list[Row | None]:
         layout = LAYOUTS[entity]
-        item_keys = [layout.key_of(key) if can_be_stored(key) else None for key in keys]
+        item_keys = [layout.key_of(key) if can_be_found(key) else None for key in keys]
         asked = [key for key in item_keys if key is not None and is_key(key)]
         if not asked:
             return [None] * len(keys)

@@ -27,11 +27,12 @@ from duetime.stores.backend import (
 from duetime.stores.backends.mongodb import schema
 from duetime.stores.backends.mongodb.batches import Batches, NotWrittenError
 from duetime.stores.backends.mongodb.database import Database, Session
-from duetime.stores.backends.mongodb.documents import Document, can_be_stored, marks, place_of, to_row
+from duetime.stores.backends.mongodb.documents import Document, marks, place_of, to_row
 from duetime.stores.backends.mongodb.errors import translated
 from duetime.stores.backends.mongodb.indexes import condition_of, key_index, order_of, path_index
 from duetime.stores.backends.mongodb.requests import Request, requests_for
 from duetime.stores.backends.mongodb.url import open_client
+from duetime.stores.decoding import can_be_stored
 from duetime.stores.entity import Entity, Key, Kind, Row, Value
 from duetime.stores.time_source import StoreTime, TimeSource
 
@@ -152,7 +153,7 @@ class MongoDbBackend:
         entity = distinct[0].entity
         rows = self.read(entity, list(dict.fromkeys(guard.key for guard in distinct)))
         stored = {entity.key_of(row): row for row in rows if row is not None}
-        return {guard for guard in distinct if not _holds(guard, stored.get(guard.key))}
+        return {guard for guard in distinct if not guard.holds(stored.get(guard.key))}
 
     def _at_ms(self, writes: Sequence[Write], now: datetime | None) -> int | None:
         is_of_server = any(write.entity.is_lease for write in writes) and not self.database.uses_caller_time
@@ -187,11 +188,6 @@ def _large_size(entity: Entity, document: Document) -> int:
 
 def _written(is_written: bool) -> Written:
     return WRITTEN if is_written else NOT_WRITTEN
-
-
-def _holds(guard: Guard, row: Row | None) -> bool:
-    places = guard.entity.places
-    return row is not None and all(row[places[each.name]] == each.value for each in guard.conditions)
 
 
 def _alternatives(entity: Entity, keys: Iterable[Key]) -> list[Document]:

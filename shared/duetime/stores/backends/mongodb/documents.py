@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -13,7 +13,7 @@ from bson.datetime_ms import DatetimeMS
 
 from duetime.domain.times import MAX_INSTANT, from_milliseconds, to_milliseconds
 from duetime.stores.backend import Now
-from duetime.stores.decoding import is_whole
+from duetime.stores.decoding import can_be_stored
 from duetime.stores.entity import DAMAGED, Entity, Key, Kind, Place, Row, Value
 
 Document = dict[str, Any]
@@ -70,11 +70,6 @@ def stored(kind: Kind, value: Value, now_ms: int = 0) -> Any:
 
 def to_row(entity: Entity, document: Document, names: Sequence[str]) -> Row:
     return tuple([_value(entity, document, name) for name in names])
-
-
-def can_be_stored(values: Iterable[Value]) -> bool:
-    """Whether a row can be found by these, which damage may have made of another type or no Unicode."""
-    return all(value is not None and value is not DAMAGED and is_whole(value) for value in values)
 
 
 def place_of(entity: Entity, document: Document, names: Sequence[str]) -> Place:

@@ -223,7 +223,7 @@ class SqlBackend:
         entity = distinct[0].entity
         keys = list(dict.fromkeys(guard.key for guard in distinct))
         rows = self._reads.rows(mutation.connection, entity, keys, is_locking=True)
-        return {guard for guard in distinct if not _holds(guard, rows.get(guard.key))}
+        return {guard for guard in distinct if not guard.holds(rows.get(guard.key))}
 
     # -- the rest --------------------------------------------------------------------------------------------
 
@@ -293,11 +293,6 @@ def _refusal(error: StoreError) -> StoreError:
     if type(error) is not StoreError:
         raise error
     return error
-
-
-def _holds(guard: Guard, row: Row | None) -> bool:
-    places = guard.entity.places
-    return row is not None and all(row[places[each.name]] == each.value for each in guard.conditions)
 
 
 def open_sql(url: str, *, time_source: TimeSource = TimeSource.DATABASE) -> SqlBackend:
