@@ -228,8 +228,8 @@ MUTANTS = (
         "stores/backends/sql/backend.py",
         "tests/contract",
         (
-            "return {guard for guard in distinct if not _holds(",
-            "return {guard for guard in () if not _holds(",
+            "return {guard for guard in distinct if not guard.holds(",
+            "return {guard for guard in () if not guard.holds(",
             "a lost lease still records",
         ),
     ),
