@@ -25,7 +25,7 @@ from duetime.engine.response.failure_events import FailureEvents
 from duetime.engine.settings import EngineSettings
 from duetime.engine.shards.leases import LeaseKeeper
 from duetime.engine.shards.polling import Polling
-from duetime.engine.stats import EngineSnapshot, EngineStats, snapshot_of
+from duetime.engine.stats import EngineSnapshot, EngineStats, NamespaceStats, snapshot_of
 from duetime.engine.waiting import Offload, ThreadOffload, Threads, WakeupEvent
 from duetime.stores.port.store import Store
 from duetime.stores.store_clock import StoreClock
@@ -70,7 +70,7 @@ class Poller:
         self._sender = sender
         self._clock = clock
         self._settings = settings
-        self._stats = EngineStats()
+        self._stats = EngineStats(namespaces={name: NamespaceStats() for name in settings.metrics_namespaces})
         self._wake = WakeupEvent()
         self._threads = Threads(make_offload)
         context = EngineContext(

@@ -37,6 +37,7 @@ class EngineSettings:
     ``record_batch_size``, ``record_linger_seconds``, ``record_concurrency``: how outcomes are batched.
     ``drain_seconds``: how long a stop waits for callbacks in flight.
     ``fired_retention_seconds``, ``failed_retention_seconds``: how long finished timers stay readable.
+    ``metrics_namespaces``: those with figures of their own (``NamespaceStats``).
     ``attempt_excerpt_bytes``: how much of a response's body the attempt log keeps,
     a quarter of it of a success; 0 for none.
     ``prune_interval_seconds``: how often expired timers are deleted where the database does not do it.
@@ -72,6 +73,7 @@ class EngineSettings:
     attempt_excerpt_bytes: int = 256
     prune_interval_seconds: float = 60.0
     public_url: str = ""
+    metrics_namespaces: tuple[str, ...] = ()
 
     @property
     def max_connections(self) -> int:

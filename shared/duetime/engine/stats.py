@@ -65,6 +65,15 @@ def _no_endings() -> dict[str, int]:
 
 
 @dataclass(slots=True)
+class NamespaceStats:
+    """Of a namespace that the operator names (``EngineSettings.metrics_namespaces``)."""
+
+    occurrences_missed: int = 0
+    occurrences_skipped: int = 0
+    lag: Histogram = field(default_factory=lambda: Histogram(LAG_BOUNDS))
+
+
+@dataclass(slots=True)
 class EngineStats:
     """Integers only grow. ``retried_by`` and ``failed_by`` count the same as ``retried`` and ``failed``, by reason.
     ``calls_by`` counts service calls that ended here, by status, ``executions_timed_out`` what the watchdog
@@ -107,6 +116,12 @@ class EngineStats:
     responses_by: list[int] = field(default_factory=lambda: [0] * 6)
     lag: Histogram = field(default_factory=lambda: Histogram(LAG_BOUNDS))
     latency: Histogram = field(default_factory=lambda: Histogram(LATENCY_BOUNDS))
+    namespaces: dict[str, NamespaceStats] = field(default_factory=dict)
+
+    def observe_lag(self, namespace: str, seconds: float) -> None:
+        self.lag.observe(seconds)
+        if self.namespaces and (of_namespace := self.namespaces.get(namespace)) is not None:
+            of_namespace.lag.observe(seconds)
 
     def count_response(self, status: int | None, duration_seconds: float) -> None:
         """``status`` None: no response came."""
@@ -135,13 +150,15 @@ class EngineStats:
                 self.failed += 1
                 self.failed_by[outcome.failure.reason] += 1
 
-    def count_occurrences(self, lines: Iterable[OccurrenceRecord]) -> None:
+    def count_occurrences(self, namespace: str, lines: Iterable[OccurrenceRecord]) -> None:
         """Count those of schedules that nothing was sent for."""
-        for line in lines:
-            if line.state is OccurrenceState.MISSED:
-                self.occurrences_missed += line.count
-            elif line.state is OccurrenceState.SKIPPED:
-                self.occurrences_skipped += 1
+        of_namespace = self.namespaces.get(namespace)
+        for each in (self,) if of_namespace is None else (self, of_namespace):
+            for line in lines:
+                if line.state is OccurrenceState.MISSED:
+                    each.occurrences_missed += line.count
+                elif line.state is OccurrenceState.SKIPPED:
+                    each.occurrences_skipped += 1
 
     def count_ended(self, status: CallStatus | None) -> None:
         """``status``: of a service call that ended; None when none did."""
@@ -154,6 +171,13 @@ class EngineStats:
 
 
 COUNTERS = tuple(spec.name for spec in fields(EngineStats) if spec.type == "int")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceSnapshot:
+    occurrences_missed: int
+    occurrences_skipped: int
+    lag: HistogramSnapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +196,7 @@ class EngineSnapshot:
     responses_by: Mapping[str, int]
     lag: HistogramSnapshot
     latency: HistogramSnapshot
+    namespaces: Mapping[str, NamespaceSnapshot]
 
 
 def snapshot_of(stats: EngineStats, gauges: Mapping[str, int]) -> EngineSnapshot:
@@ -186,4 +211,12 @@ def snapshot_of(stats: EngineStats, gauges: Mapping[str, int]) -> EngineSnapshot
         responses_by=dict(zip(classes, tuple(stats.responses_by), strict=True)),
         lag=stats.lag.snapshot(),
         latency=stats.latency.snapshot(),
+        namespaces={
+            name: NamespaceSnapshot(
+                occurrences_missed=each.occurrences_missed,
+                occurrences_skipped=each.occurrences_skipped,
+                lag=each.lag.snapshot(),
+            )
+            for name, each in stats.namespaces.items()
+        },
     )

@@ -96,10 +96,12 @@ def _numbers(
 
 
 def _histogram(distribution: Distribution, pollers: Mapping[str, Observed]) -> Metric:
-    metric = HistogramMetricFamily(f"{PREFIX}{distribution.name}", distribution.help, labels=["worker"])
+    labels = ["worker", distribution.label] if distribution.label else ["worker"]
+    metric = HistogramMetricFamily(f"{PREFIX}{distribution.name}", distribution.help, labels=labels)
     for worker, observed in pollers.items():
-        snapshot = distribution.read(observed.snapshot)
-        metric.add_metric([worker], buckets=_buckets(snapshot), sum_value=snapshot.sum)
+        for value_of_label, snapshot in distribution.read(observed.snapshot).items():
+            values = [worker, value_of_label][: len(labels)]
+            metric.add_metric(values, buckets=_buckets(snapshot), sum_value=snapshot.sum)
     return metric
 
 

@@ -79,9 +79,12 @@ def _metrics(snapshot: EngineSnapshot, last: EngineSnapshot | None) -> Iterator[
                 if value or before.get(key) or number.is_heartbeat:
                     yield number.cloudwatch(key), number.unit, value
     for distribution in DISTRIBUTIONS:
-        values = _distribution(distribution.read(snapshot), _before(distribution.read, last))
-        if values is not None:
-            yield distribution.cloudwatch, "Seconds", values
+        if distribution.cloudwatch is not None:
+            earlier = _before(distribution.read, last) or {}
+            for key, now in distribution.read(snapshot).items():
+                values = _distribution(now, earlier.get(key))
+                if values is not None:
+                    yield distribution.cloudwatch, "Seconds", values
 
 
 def _details(snapshot: EngineSnapshot, last: EngineSnapshot | None) -> Iterator[tuple[str, Any]]:

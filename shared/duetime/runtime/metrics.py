@@ -3,8 +3,8 @@
 All exporters use this catalogue: ``local.metrics`` for Prometheus, ``runtime.emf`` for CloudWatch.
 docs/metrics.md explains every one of them; a test compares the names.
 
-No label has values that come from clients: no timer id, URL, host, namespace or tenant. So the number of series, and
-their cost, is known in advance.
+No label has values that come from clients: no timer id, URL, host or tenant, and only namespaces that the operator
+names (``METRICS_NAMESPACES``). So the number of series, and their cost, is known in advance.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A histogram of seconds."""
+    """A histogram of seconds. ``read``, ``label`` and ``cloudwatch`` as of ``Number``."""
 
     name: str
     help: str
-    read: Callable[[EngineSnapshot], HistogramSnapshot]
-    cloudwatch: str
+    read: Callable[[EngineSnapshot], Mapping[str, HistogramSnapshot]]
+    cloudwatch: str | None = None
+    label: str = ""
 
 
 _OUTCOMES = ("fired", "rescheduled", "retried", "failed", "superseded", "lease_lost")
@@ -109,6 +110,18 @@ COUNTERS = (
         "occurrences_missed", "occurrences_missed", "Occurrences of schedules that were missed.", "OccurrencesMissed"
     ),
     _counter("occurrences_skipped", "occurrences_skipped", "Occurrences skipped while an earlier one went on."),
+    Number(
+        "namespace_occurrences_missed",
+        "Missed occurrences by namespace, of those in METRICS_NAMESPACES.",
+        lambda snapshot: {name: each.occurrences_missed for name, each in snapshot.namespaces.items()},
+        label="namespace",
+    ),
+    Number(
+        "namespace_occurrences_skipped",
+        "Skipped occurrences by namespace, of those in METRICS_NAMESPACES.",
+        lambda snapshot: {name: each.occurrences_skipped for name, each in snapshot.namespaces.items()},
+        label="namespace",
+    ),
     _counter("parkings", "parked", "Callbacks parked because they took long.", "Parkings"),
     _counter("waits", "waiting", "Attempts whose receivers took the work with a 202."),
     _counter(
@@ -180,14 +193,20 @@ DISTRIBUTIONS = (
     Distribution(
         "first_attempt_lag_seconds",
         "Time from when a timer could have fired until its first attempt started.",
-        lambda snapshot: snapshot.lag,
+        lambda snapshot: {"": snapshot.lag},
         "Lag",
     ),
     Distribution(
         "callback_duration_seconds",
         "Time from the start of a callback until its response was complete or it was given up.",
-        lambda snapshot: snapshot.latency,
+        lambda snapshot: {"": snapshot.latency},
         "CallbackDuration",
+    ),
+    Distribution(
+        "namespace_first_attempt_lag_seconds",
+        "The same by namespace, of those in METRICS_NAMESPACES.",
+        lambda snapshot: {name: each.lag for name, each in snapshot.namespaces.items()},
+        label="namespace",
     ),
 )
 

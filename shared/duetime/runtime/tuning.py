@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from duetime.calls.message_log import DEFAULT_MAX_BODY_BYTES, LogRules
 from duetime.delivery.egress import LOOPBACK, EgressPolicy, parse_cidrs, parse_hosts
 from duetime.domain.call_steps import CallRules
+from duetime.domain.ids import check_namespace
 from duetime.domain.name_patterns import parse_name_patterns
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS
 from duetime.domain.redaction import DEFAULT_FIELDS, DEFAULT_HEADERS, RedactionRules
@@ -57,6 +58,17 @@ def _check_public_url(url: str) -> str:
     if not set('"\\').isdisjoint(url):
         raise ValueError("must be an http or https URL")
     return url.rstrip("/")
+
+
+_MAX_METRICS_NAMESPACES = 20
+
+
+def _read_namespaces(text: str) -> tuple[str, ...]:
+    """Parse a comma separated list of namespaces. Raises ``ValueError``."""
+    names = tuple(check_namespace(name.strip()) for name in text.split(",")) if text else ()
+    if len(names) > _MAX_METRICS_NAMESPACES:
+        raise ValueError(f"must name {_MAX_METRICS_NAMESPACES} namespaces or less")
+    return names
 
 
 def _check_store_url(url: str) -> str:
@@ -332,6 +344,11 @@ class EngineTuning(KeySettings, EgressSettings, TimerTuning, ExecutionTuning):
         max_length=1024,
         description="URL at which receivers find the API. Callbacks then have a signed `ackUrl` for long work.",
     )
+    metrics_namespaces: Annotated[str, AfterValidator(checked_by(_read_namespaces))] = Field(
+        "",
+        description="Namespaces with metrics of their own: lag, missed and skipped occurrences. Up to 20, comma"
+        " separated.",
+    )
     attempt_excerpt_bytes: int = Field(
         _ENGINE.attempt_excerpt_bytes,
         ge=0,
@@ -344,6 +361,7 @@ class EngineTuning(KeySettings, EgressSettings, TimerTuning, ExecutionTuning):
         names = {field.name for field in dataclass_fields(EngineSettings)}
         given = {name: value for name, value in self.model_dump().items() if name in names and value is not None}
         four_fifths = max(1, self.max_in_flight * 4 // 5)
+        given["metrics_namespaces"] = _read_namespaces(self.metrics_namespaces)
         given.setdefault("max_slow_in_flight", four_fifths)
         given.setdefault("max_in_flight_per_namespace", four_fifths)
         given.setdefault("max_in_flight_per_host", max(1, self.max_in_flight // 2))

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import timedelta
 
 import pytest
+from prometheus_client.exposition import generate_latest
 
+from duetime.domain.schedules import Overlap, ScheduleMisfire, SchedulePolicy
+from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineSnapshot
+from duetime.local.metrics import Observed, new_registry
+from duetime.runtime.emf import EmfReporter
+from duetime.runtime.metrics import read_snapshot, write_snapshot
 from duetime.stores.port.store import Store
-from duetime.testing.virtual_time import VirtualClock
+from duetime.testing.virtual_time import VirtualClock, run_virtually
+from tests.integration.engine.test_schedules import answering, make_schedule
 from tests.support.clock import NOW as START
-from tests.support.engine import make_poller, make_timer, put, run
+from tests.support.engine import make_poller, make_timer, put, run, running
+from tests.support.metrics import Scrape
 from tests.support.scripted_sender import Script, ScriptedSender
 
 ONE_RETRY = '{"maxAttempts": 2, "initialInterval": "1s"}'
@@ -85,3 +94,29 @@ def test_gauges_say_what_is_in_flight_and_end_at_nothing(store: Store, clock: Vi
     assert (seen["in_flight"], seen["parked"], seen["shards_owned"]) == (3, 3, 4)
     assert set(every[-1].gauges.values()) == {0}
     assert every[-1].counters["parked"] == every[-1].counters["fired"] == 3
+
+
+def test_namespaces_that_the_operator_names_have_figures_of_their_own(store: Store, clock: VirtualClock) -> None:
+    """And no others have, however many there are."""
+    settings = EngineSettings(metrics_namespaces=("default", "idle"))
+    policy = SchedulePolicy(misfire=ScheduleMisfire.LATEST, overlap=Overlap.SKIP)
+    put(store, [make_schedule(every_seconds=60, policy=policy), make_timer("t", namespace="other")], START)
+    poller = make_poller(store, answering(lambda *_: Script(delay_seconds=70)), clock, settings=settings)
+
+    async def script() -> None:
+        await asyncio.sleep(1830)
+        await running(poller, 100)
+
+    run_virtually(clock, script())
+
+    snapshot = read_snapshot(write_snapshot(poller.snapshot()))
+    scraped = Scrape(generate_latest(new_registry(lambda: {"w": Observed(snapshot, 0.0)})).decode())
+    of_default = {"worker": "w", "namespace": "default"}
+    assert scraped.labels("duetime_namespace_occurrences_missed_total", "namespace") == {"default", "idle"}
+    assert scraped.value("duetime_namespace_occurrences_missed_total", **of_default) == 29
+    assert scraped.value("duetime_namespace_occurrences_skipped_total", **of_default) == 1
+    assert scraped.value("duetime_namespace_first_attempt_lag_seconds_count", **of_default) == 2
+    assert scraped.value("duetime_first_attempt_lag_seconds_count", worker="w") == 3
+    lines: list[str] = []
+    EmfReporter(lines.append, clock=clock, stage="prod", function="f").report(snapshot)
+    assert json.loads(lines[0])["namespace_occurrences_missed"] == {"default": 29}

@@ -34,6 +34,7 @@ def test_everything_that_a_poller_counts_is_a_metric() -> None:
         responses_by=snapshot.responses_by,
         lag=snapshot.lag,
         latency=snapshot.latency,
+        namespaces={},
     )
     for number in COUNTERS:
         number.read(noting)

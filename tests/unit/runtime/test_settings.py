@@ -245,6 +245,14 @@ def test_what_is_wrong_is_said_in_the_words_of_the_api(given: dict[str, str], me
     assert caught.value.message.startswith(message)
 
 
+@pytest.mark.parametrize("names", ["a,,b", "Orders", ",".join(f"n{each}" for each in range(21))])
+def test_namespaces_with_metrics_are_few_and_named(names: str) -> None:
+    given = {"DUETIME_METRICS_NAMESPACES": "orders, billing"}
+    assert load_settings(LocalSettings, environ=given).engine_settings().metrics_namespaces == ("orders", "billing")
+    with pytest.raises(InvalidSettings, match="DUETIME_METRICS_NAMESPACES: must"):
+        load_settings(LocalSettings, environ=given | {"DUETIME_METRICS_NAMESPACES": names})
+
+
 @pytest.mark.parametrize("url", ["ftp://x.test", "https://x.test/?q", "https://x.test/#f", "https://user:pw@x.test"])
 def test_a_public_url_that_receivers_cannot_use_or_should_not_see_is_refused(url: str) -> None:
     with pytest.raises(InvalidSettings, match="DUETIME_PUBLIC_URL: must be an http or https URL") as refused:

@@ -303,7 +303,7 @@ class Firing:
     def _count_sent(self, attempt: Attempt, now: datetime, monotonic: float) -> None:
         attempt.fired_at, attempt.started = now, monotonic
         if attempt.timer.attempts == 0:
-            self._stats.lag.observe(attempt.lag_seconds)
+            self._stats.observe_lag(attempt.timer.namespace, attempt.lag_seconds)
         self._in_flight.send(attempt)
 
     def _submit(self, callbacks: list[Callback]) -> None:

@@ -226,7 +226,8 @@ class Recorder:
         attempt.delivery.recorded(outcome)
         if status is RecordStatus.APPLIED:
             self._note_due(attempt, outcome)
-            self._stats.count_occurrences(() if outcome.schedule is None else outcome.schedule.occurrences)
+            if outcome.schedule is not None:
+                self._stats.count_occurrences(outcome.timer.namespace, outcome.schedule.occurrences)
 
     def _note_due(self, attempt: Attempt, outcome: Outcome) -> None:
         beside = outcome.beside
