@@ -46,6 +46,7 @@ _URL = re.compile(
 )
 _CREDENTIALS = re.compile(r"(?P<scheme>\b(?!https?:|sqlite:)[A-Za-z][A-Za-z0-9+.-]{0,30}://)\S*@")
 """Drivers accept passwords that a URL must not have: everything before the last @ may be part of one."""
+_NUMBERS: Final = (int, float)
 _API_KEY = re.compile(rf"{KEY_PREFIX}[0-9A-Za-z_-]+")
 
 
@@ -154,7 +155,9 @@ def redact_text(text: str) -> str:
 
 def redact_field(name: str, value: object) -> object:
     """Return ``value`` as it may be logged under ``name``; containers are searched."""
-    if _LOG_FIELDS.fits(name) and not isinstance(value, bool | int | float):
+    if isinstance(value, _NUMBERS):
+        return value
+    if _LOG_FIELDS.fits(name):
         return REDACTED
     if isinstance(value, str):
         return redact_text(value)

@@ -15,7 +15,7 @@ from duetime.domain.clock import Clock
 from duetime.domain.events import Event
 from duetime.domain.timers import Timer
 from duetime.runtime.ids import new_id
-from duetime.runtime.logs import log_context
+from duetime.runtime.logs import LogContext
 from duetime.runtime.settings import (
     LocalSettings,
     ServiceCallsApiSettings,
@@ -65,7 +65,7 @@ def api_context(
         clock=clock,
         clock_offset_seconds=lambda: clock.offset_seconds,
         new_id=new_id,
-        log_context=lambda request_id: log_context(request_id=request_id),
+        log_context=lambda request_id: LogContext(request_id=request_id),
         default_num_shards=settings.default_num_shards,
         secret_box=secret_box,
         egress=settings.egress_policy(),

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+import re
+from collections.abc import Mapping
+from contextvars import ContextVar, Token
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TextIO
@@ -37,20 +37,26 @@ _context: ContextVar[dict[str, object]] = ContextVar("duetime_log_context", defa
 
 _STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "action"}
 
-_AMBIGUOUS = frozenset(" \"'=")
+_AMBIGUOUS = re.compile("[ \"'=]")
 
 # Libraries that say at INFO what our own events say better.
 _QUIET_LOGGERS = ("uvicorn", "botocore", "boto3", "urllib3")
 
 
-@contextmanager
-def log_context(**fields: object) -> Iterator[None]:
+class LogContext:
     """Every event logged inside carries ``fields`` (request and correlation ids); None values are left out."""
-    token = _context.set(_context.get() | {name: value for name, value in fields.items() if value is not None})
-    try:
-        yield
-    finally:
-        _context.reset(token)
+
+    __slots__ = ("_fields", "_token")
+
+    def __init__(self, **fields: object) -> None:
+        self._fields = fields
+
+    def __enter__(self) -> None:
+        given = {name: value for name, value in self._fields.items() if value is not None}
+        self._token: Token[dict[str, object]] = _context.set(_context.get() | given)
+
+    def __exit__(self, *_: object) -> None:
+        _context.reset(self._token)
 
 
 def configure_logging(log_format: LogFormat, level: LogLevel, stream: TextIO, **fields: object) -> None:
@@ -58,8 +64,9 @@ def configure_logging(log_format: LogFormat, level: LogLevel, stream: TextIO, **
 
     The last call counts.
     """
-    # What no line shows, and every record would look up.
+    # What no line shows, and every record would look up (the "Optimization" section of Python's logging HOWTO).
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter(fields) if log_format is LogFormat.JSON else TextFormatter(fields))
     root = logging.getLogger()
@@ -123,5 +130,7 @@ def _plain(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     text = str(value)
-    is_bare = isinstance(value, int | str) and text != "" and text.isprintable() and _AMBIGUOUS.isdisjoint(text)
+    if isinstance(value, int):
+        return text
+    is_bare = isinstance(value, str) and text != "" and text.isprintable() and _AMBIGUOUS.search(text) is None
     return text if is_bare else json.dumps(value, default=str, ensure_ascii=not text.isprintable())

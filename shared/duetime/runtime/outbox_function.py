@@ -25,7 +25,7 @@ from duetime.domain.call_steps import DeletionReason, NewId, deleted
 from duetime.domain.clock import Clock
 from duetime.domain.errors import DuetimeError, InvalidInput, StoreError
 from duetime.domain.times import round_down
-from duetime.runtime.logs import log_context
+from duetime.runtime.logs import LogContext
 from duetime.stores.backends.dynamodb.stream import read_record
 from duetime.stores.port.calls import CallRef, CallStore
 from duetime.stores.port.outbox import Outbox, OutboxEvent
@@ -102,7 +102,7 @@ class OutboxFunction:
         """
         remaining_seconds = context.get_remaining_time_in_millis() / 1000
         deadline = self._clock.monotonic() + remaining_seconds - DEADLINE_MARGIN_SECONDS
-        with log_context(request_id=context.aws_request_id):
+        with LogContext(request_id=context.aws_request_id):
             self._keep_time()
             if event.get("detail-type") == "Scheduled Event":
                 return self._sweep(deadline)

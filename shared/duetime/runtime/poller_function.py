@@ -31,7 +31,7 @@ from duetime.domain.errors import InvalidInput, StoreError
 from duetime.domain.shards import MAX_DEDICATED_SHARD
 from duetime.engine.stats import EngineSnapshot
 from duetime.engine.waiting import Offload
-from duetime.runtime.logs import log_context
+from duetime.runtime.logs import LogContext
 from duetime.runtime.poller_life import TICK_SECONDS, Life, Seat
 from duetime.runtime.settings import MAX_SHARDS_PER_POLLER, PollerSettings, Sleep
 from duetime.runtime.sleeping import FallingAsleep, sleeps_on
@@ -125,7 +125,7 @@ class PollerFunction:
     async def invocation(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         """Do what ``event`` asks for, in the loop of the caller."""
         life = Life.of(context.get_remaining_time_in_millis() / 1000, self._clock.monotonic(), self._settings)
-        with log_context(request_id=context.aws_request_id):
+        with LogContext(request_id=context.aws_request_id):
             invoke = partial(self._invoke, context.invoked_function_arn)
             given = read_shard_ids(event)
             failures = 0

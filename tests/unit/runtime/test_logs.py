@@ -11,7 +11,7 @@ import pytest
 
 from duetime.domain.executions import REDACTED
 from duetime.domain.redaction import redact_field, redact_text
-from duetime.runtime.logs import LogFormat, LogLevel, configure_logging, log_context
+from duetime.runtime.logs import LogContext, LogFormat, LogLevel, configure_logging
 
 logger = logging.getLogger("duetime.test")
 
@@ -57,9 +57,9 @@ def test_an_extra_cannot_take_the_place_of_a_fixed_field(stream: io.StringIO) ->
 
 def test_context_is_on_every_event_inside_and_on_none_outside(stream: io.StringIO) -> None:
     configure_logging(LogFormat.JSON, LogLevel.INFO, stream)
-    with log_context(request_id="r1", correlation_id=None):
+    with LogContext(request_id="r1", correlation_id=None):
         logger.info("one", extra={"action": "x.one"})
-        with log_context(correlation_id="c1"):
+        with LogContext(correlation_id="c1"):
             logger.info("two", extra={"action": "x.two"})
     logger.info("three", extra={"action": "x.three"})
     one, two, three = events(stream)
