@@ -13,6 +13,7 @@ from duetime.domain.namespaces import EncryptedSecret, Namespace, NamespaceSetti
 from duetime.domain.occurrences import PastOccurrence
 from duetime.domain.outcomes import recorded
 from duetime.domain.principals import Role
+from duetime.domain.schedule_timers import triggered
 from duetime.domain.timers import Timer, TimerState
 from duetime.stores.port.calls import CallRef
 from duetime.stores.port.store import Store
@@ -50,11 +51,12 @@ def fill(store: Store, *, timers: int = 30) -> None:
 
 
 def _fill_schedule(store: Store, schedule: Timer) -> None:
-    """Store one whose first occurrence goes on as a timer."""
+    """Store one whose first occurrence goes on as a timer, and which was triggered."""
     outcome = after(retried(schedule, next_attempt_at=NOW + seconds(90)))
     assert outcome.schedule is not None
     assert outcome.schedule.detached is not None
-    store.transfer.load_timers([recorded(outcome, now=NOW), outcome.schedule.detached], now=NOW)
+    by_hand = triggered(schedule, NOW, trigger_id="t", now=NOW)
+    store.transfer.load_timers([recorded(outcome, now=NOW), outcome.schedule.detached, by_hand], now=NOW)
     (line,) = outcome.schedule.occurrences
     past = PastOccurrence(
         namespace=schedule.namespace, schedule_id=schedule.schedule_id or "", shard_id=schedule.shard_id, line=line

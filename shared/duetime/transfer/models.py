@@ -67,7 +67,6 @@ _BY_TYPE: Final[dict[Any, Any]] = {
 }
 _BY_NAME: Final[dict[str, Any]] = {
     "revision": _Ordinal,
-    "number": _Ordinal,
     "sequence": _Ordinal,
     "max_in_flight": _Ordinal | None,
     "min_schedule_interval_ms": _Ordinal | None,
