@@ -49,6 +49,7 @@ from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutS
 
 _TRIES = 5
 _MAX_AT_ONCE = 100
+_MAX_PASSED_OVER = 10_000
 """Each trigger has a millisecond of its own."""
 _READS_BESIDE = 5
 """Of the timers beside a schedule, for its history: those with large payloads, and those of reshards, take more."""
@@ -286,9 +287,14 @@ class Schedules:
                 break
         return found
 
-    def coming(self, schedule: Timer, tenant_id: str, *, limit: int) -> list[Occurrence]:
-        """Return the occurrences to come, from the pending one on: none of a schedule that cannot be read, or whose
-        calendar is not there."""
+    def coming(
+        self, schedule: Timer, tenant_id: str, *, from_at: datetime | None = None, limit: int
+    ) -> list[Occurrence]:
+        """Return the occurrences to come, from the pending one on or from ``from_at`` on, if that is later.
+
+        None of a schedule that cannot be read, or whose calendar is not there. Raises ``InvalidInput`` for a
+        ``from_at`` that is too far away to count the firings until then.
+        """
         state = schedule.schedule
         if state is None or state.pending is None:
             return []
@@ -296,11 +302,19 @@ class Schedules:
             occurrences = occurrences_of(schedule, finder(self.store, tenant_id))
         except (ScheduleUnreadable, CalendarMissing):
             return []
-        left = limit if state.policy.max_firings is None else min(limit, state.policy.max_firings - state.firings)
+        most, counted = state.policy.max_firings, state.firings
         found: list[Occurrence] = []
         following = occurrences.after(state.passed_at) if state.is_unknown else state.pending
-        while following is not None and len(found) < left:
-            found.append(following)
+        if from_at is not None and most is None and following is not None and following.scheduled_at < from_at:
+            following = occurrences.after(from_at - MILLISECOND)
+        while following is not None and len(found) < limit and (most is None or counted < most):
+            counted += 1
+            if from_at is None or following.scheduled_at >= from_at:
+                found.append(following)
+            elif counted - state.firings > _MAX_PASSED_OVER:
+                raise InvalidInput(
+                    "from", f"must be within {_MAX_PASSED_OVER:,} occurrences, which maxFirings counts"
+                )
             following = occurrences.after(following.scheduled_at)
         return found
 

@@ -383,13 +383,17 @@ def cancel_backfill(*, remote: Remote, namespace: str, schedule_id: str, dry_run
 
 @schedules.command(short_help="Show past and coming occurrences.")
 @_schedule_arguments
-@click.option("--past", type=click.IntRange(0, 100), default=10, show_default=True, help="Past ones to show.")
-@click.option("--coming", type=click.IntRange(0, 100), default=10, show_default=True, help="Coming ones to show.")
+@click.option("--from", "from_at", type=Instant(), help="Only what is scheduled then or later.")
+@click.option(
+    "--count", type=click.IntRange(1, 100), default=10, show_default=True, help="Past and coming ones to show."
+)
 @json_option
 @on_server("listOccurrences")
-def occurrences(*, remote: Remote, namespace: str, schedule_id: str, past: int, coming: int, as_json: bool) -> None:
+def occurrences(*, remote: Remote, namespace: str, schedule_id: str, from_at: Any, count: int, as_json: bool) -> None:
     """Show the last occurrences of a schedule with what became of them, and the next ones."""
-    query = {"past": past, "coming": coming}
+    from duetime_client import bodies
+
+    query = bodies.conditions(**{"from": from_at}, count=count)
     response = remote.call("GET", _path(namespace, schedule_id, "/occurrences"), query=query, has="past")
     if as_json:
         click.echo(response.content.decode())

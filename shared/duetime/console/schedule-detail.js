@@ -34,7 +34,7 @@ export function scheduleDetail(page, { namespace, id }) {
       // An ongoing occurrence ends without a change of the schedule.
       const isSame = revision === known.revision && !known.occurrences.past.some((line) => line.state === "Ongoing");
       if (!isSame && state !== "Unreadable") {
-        known.occurrences = (await request("GET", `${path}/occurrences`, { query: { past: KEPT, coming: KEPT }, signal })).data;
+        known.occurrences = (await request("GET", `${path}/occurrences`, { query: { count: KEPT }, signal })).data;
       }
       Object.assign(known, { revision, dueAt: state === "Active" ? nextDueAt : null });
       return { schedule, occurrences: known.occurrences };

@@ -96,7 +96,7 @@ def test_what_is_triggered_stands_in_the_history_with_its_outcome() -> None:
         for _ in range(2):
             schedules.trigger("default", "s")
             duetime.clock.advance(seconds=3)
-            seen.append(schedules.occurrences("default", "s", past=1).past[0].state)
+            seen.append(schedules.occurrences("default", "s", count=1).past[0].state)
             duetime.clock.advance(seconds=10)
         duetime.clock.advance(hours=1)
 
@@ -113,7 +113,7 @@ def test_what_is_triggered_stands_in_the_history_with_its_outcome() -> None:
         failed = past[1]
         assert failed.failure is not None
         assert (failed.failure.status, failed.attempts, failed.started_at is not None) == (500, 1, True)
-        assert len(schedules.occurrences("default", "s", past=2).past) == 2
+        assert len(schedules.occurrences("default", "s", count=2).past) == 2
 
         schedules.delete("default", "s")
         schedules.create("default", new, schedule_id="s")

@@ -74,7 +74,7 @@ def test_a_schedule_lives_by_commands(store: object, cli: Cli) -> None:
     )
     assert (changed["cron"], changed["maxFirings"], changed["overlap"]) == (["0 8 * * *"], None, "skip")
     assert "firing id" in cli("schedules", "trigger", "default", "s1")[0]
-    shown, _ = cli("schedules", "occurrences", "default", "s1", "--coming", "3")
+    shown, _ = cli("schedules", "occurrences", "default", "s1", "--count", "3")
     assert "0       Triggered  Ongoing" in shown
     assert len(shown.splitlines()) == 2 + 1 + 3
     put = json.loads(cli("schedules", "put", "default", "s1", HOOK, "--every", "90m", "--paused", "--json")[0])

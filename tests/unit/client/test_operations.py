@@ -181,7 +181,9 @@ USES: dict[str, Use] = {
         has["namespace"], has["schedule_id"], dry_run=True, page_size=1
     ),
     "triggerSchedule": lambda d, has: d.schedules.trigger(has["namespace"], has["schedule_id"]),
-    "listOccurrences": lambda d, has: d.schedules.occurrences(has["namespace"], has["schedule_id"], past=3, coming=3),
+    "listOccurrences": lambda d, has: d.schedules.occurrences(
+        has["namespace"], has["schedule_id"], from_at=AT, count=3
+    ),
     "previewSchedule": lambda d, _: d.schedules.preview(
         **{name: value for name, value in SCHEDULE.items() if name in TIMING}, from_at=AT, count=3, schedule_id="a"
     ),

@@ -290,10 +290,13 @@ class AsyncSchedules:
                 return
 
     async def occurrences(
-        self, namespace: str, schedule_id: str, *, past: int | None = None, coming: int | None = None
+        self, namespace: str, schedule_id: str, *, from_at: datetime | None = None, count: int | None = None
     ) -> Occurrences:
-        """Return the last ``past`` occurrences with what became of them, and the next ``coming``."""
-        query = bodies.query(past=past, coming=coming)
+        """Return the last ``count`` (10) occurrences with what became of them, and as many of the next ones.
+
+        With ``from_at`` only what is scheduled then or later.
+        """
+        query = bodies.query(**{"from": from_at}, count=count)
         path = f"{_path(namespace, schedule_id)}/occurrences"
         return await self._transport.send(reading("listOccurrences", path, Occurrences, query=query))
 

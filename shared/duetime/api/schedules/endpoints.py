@@ -133,8 +133,10 @@ def list_occurrences(services: Services, request: Request, *, namespace: str, sc
     query = read_query(OccurrenceQuery, request)
     now = services.context.clock.now()
     timer = services.schedules.get(space, schedule_id, now=now)
-    past = services.schedules.past(space, timer, limit=query.past, now=now) if query.past else []
-    coming = services.schedules.coming(timer, space.tenant_id, limit=query.coming) if query.coming else []
+    past = services.schedules.past(space, timer, limit=query.count, now=now)
+    if query.from_at is not None:
+        past = [line for line in past if (line.last_scheduled_at or line.scheduled_at) >= query.from_at]
+    coming = services.schedules.coming(timer, space.tenant_id, from_at=query.from_at, limit=query.count)
     zone = zones.zone(timing_of(timer).time_zone) if coming else UTC
     response = OccurrencesResponse(
         past=[past_occurrence_response(each) for each in past],

@@ -34,7 +34,6 @@ from duetime.api.timers.requests import TIMER_ID_SCHEMA, CallbackFields, TimeZon
 from duetime.app.schedule_lists import ScheduleFilter
 from duetime.domain.calendars import check_name
 from duetime.domain.ids import MAX_SCHEDULE_ID_CHARACTERS
-from duetime.domain.occurrences import KEPT_OCCURRENCES
 from duetime.domain.schedules import MAX_CAUGHT_UP, Overlap, ScheduleMisfire, SchedulePolicy, ScheduleState
 from duetime.domain.times import MAX_DURATION_SECONDS, parse_duration_ms
 from duetime.recurrence.spec import (
@@ -278,16 +277,14 @@ class PutScheduleQuery(RequestModel):
 
 
 class OccurrenceQuery(RequestModel):
-    past: Annotated[
+    from_at: Instant | None = Field(
+        default=None, alias="from", description="only what is scheduled then or later; all when it is omitted"
+    )
+    count: Annotated[
         int,
-        PlainValidator(validators.whole_number(0, KEPT_OCCURRENCES)),
-        WithJsonSchema({"type": "integer", "minimum": 0, "maximum": KEPT_OCCURRENCES}),
-    ] = Field(default=DEFAULT_COUNT, description="the most lines of the history that are returned")
-    coming: Annotated[
-        int,
-        PlainValidator(validators.whole_number(0, MAX_COUNT)),
-        WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_COUNT}),
-    ] = Field(default=DEFAULT_COUNT, description="the most coming occurrences that are returned")
+        PlainValidator(validators.whole_number(1, MAX_COUNT)),
+        WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_COUNT}),
+    ] = Field(default=DEFAULT_COUNT, description="the most past ones, and the most coming ones, that are returned")
 
 
 class ScheduleFilters(RequestModel):
