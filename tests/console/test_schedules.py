@@ -89,7 +89,7 @@ def test_schedules_are_filtered(console: Console) -> None:
     page.locator("tbody tr").nth(2).wait_for()
     page.get_by_label("Tag").fill("x")
     page.keyboard.press("Enter")
-    page.locator("tbody tr", has_text="c").wait_for(state="detached")
+    page.locator("tbody a", has_text=re.compile("^c$")).wait_for(state="detached")
     page.get_by_role("link", name="Paused", exact=True).click()
     page.locator("tbody a", has_text=re.compile("^a$")).wait_for(state="detached")
     assert page.locator("tbody .main-cell > a").all_inner_texts() == ["b"]
