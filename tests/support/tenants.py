@@ -93,7 +93,7 @@ _WITH_CONTENT: dict[str, Sample] = {
     "recomputeTimers": Sample({}),
     "backfillSchedule": Sample({"from": "2026-12-01T00:00:00Z"}),
     "cancelBackfill": Sample({}),
-    "listOccurrences": Sample(query={"past": "1"}),
+    "listOccurrences": Sample(query={"count": "1"}),
     "answerOccurrence": Sample(query={"scheduledAt": "2026-12-24T18:00:00Z"}),
     "putCalendar": Sample({"daysOff": ["2026-12-25"]}),
     "previewSchedule": Sample({"cron": ["0 9 * * *"]}),
