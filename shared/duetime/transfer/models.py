@@ -23,8 +23,10 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from duetime.domain.api_keys import ApiKey
+from duetime.domain.executions import Execution
 from duetime.domain.ids import MAX_NAMESPACE_CHARACTERS
 from duetime.domain.namespaces import Namespace
+from duetime.domain.occurrences import OccurrenceRecord, PastOccurrence
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.shards import MAX_DEDICATED_SHARD
 from duetime.domain.timers import Timer
@@ -136,6 +138,8 @@ def read_value(line: bytes) -> Value:
             raise ValueError("a service call has wakeAt until it is finished, and finishedAt from then on")
         case Namespace(name=name) if not 1 <= len(name) <= MAX_NAMESPACE_CHARACTERS:
             raise ValueError(f"a namespace has a name of 1 to {MAX_NAMESPACE_CHARACTERS} characters")
+        case Execution(number=0) | PastOccurrence(line=OccurrenceRecord(number=0)):
+            raise ValueError("an execution, and a line of the history, has a number of 1 or more")
         case ApiKey(role=None):
             raise ValueError("an API key has a role")
     return value

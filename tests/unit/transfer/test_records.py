@@ -5,7 +5,8 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from duetime.testing.contract.builders import make_namespace, make_timer
+from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState, PastOccurrence
+from duetime.testing.contract.builders import NOW, make_namespace, make_timer
 from duetime.transfer.models import read_value
 from duetime.transfer.records import Value, record_of
 from tests.unit.transfer.strategies import values
@@ -34,6 +35,12 @@ def changed(**fields: object) -> bytes:
     return json.dumps(line).encode()
 
 
+def without_number() -> bytes:
+    line = OccurrenceRecord(number=1, state=OccurrenceState.FIRED, scheduled_at=NOW, recorded_at=NOW)
+    past = PastOccurrence(namespace="orders", schedule_id="s", shard_id=0, line=line)
+    return record_of(past).line.replace(b'"number":1', b'"number":0')
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -47,6 +54,7 @@ def changed(**fields: object) -> bytes:
         (changed(colour="red"), "timer.colour: Extra inputs are not permitted"),
         (changed(digest="gone"), "timer.digest: Field required"),
         (changed(state="Fired"), "a timer has nextAttemptAt unless it has finished"),
+        (without_number(), "an execution, and a line of the history, has a number of 1 or more"),
         (changed(kind="timber"), "Input tag 'timber' found using 'kind'"),
         (changed(kind="gone"), "Unable to extract tag"),
         (b"[1]", "Input should be"),
