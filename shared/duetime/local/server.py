@@ -71,15 +71,14 @@ def serve(settings: LocalSettings) -> int:
         stop_seconds = settings.drain_seconds + STOP_MARGIN_SECONDS
         hear = hearing(poller, relay)
 
-        def pass_on(sender: WorkerService, due: Due) -> None:
-            hear(due)
+        def tell(due: Due, sender: WorkerService | None = None) -> None:
             for worker in workers:
                 if worker is not sender:
                     worker.tell(due)
 
-        def tell(due: Due) -> None:
-            for worker in workers:
-                worker.tell(due)
+        def pass_on(sender: WorkerService, due: Due) -> None:
+            hear(due)
+            tell(due, sender)
 
         environ = child_environment(settings)
         workers = [
