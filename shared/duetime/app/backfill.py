@@ -12,8 +12,9 @@ from typing import Final
 
 from duetime.app.calendars import finder
 from duetime.app.in_parts import BUDGET_SECONDS
+from duetime.app.occurrences import prefixes_beside
 from duetime.app.revisions import Revisions
-from duetime.app.schedules import Schedules, prefixes_beside, refused
+from duetime.app.schedules import Schedules, refused
 from duetime.domain.clock import Clock
 from duetime.domain.errors import InvalidCursor, StoreUnavailable
 from duetime.domain.ids import backfill_timer_id, schedule_timer_id
@@ -179,8 +180,8 @@ class Backfills:
     def delete_schedule(
         self, namespace: Namespace, schedule_id: str, *, clock: Clock, wanted: Revisions | None = None
     ) -> None:
-        """Remove a schedule as ``Schedules.delete`` does, and first what its backfills are still to send, and what is
-        kept of its backfills and triggers: that is history.
+        """Remove what its backfills are still to send, then the finished timers of its backfills and triggers, which
+        are its history, and then the schedule itself, as ``Schedules.delete`` does.
 
         Raises as that does, and ``StoreUnavailable`` when it takes longer than a request may: another one goes on.
         """

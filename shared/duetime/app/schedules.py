@@ -15,7 +15,6 @@ from duetime.app.calendars import finder
 from duetime.app.revisions import Revisions
 from duetime.app.timers import Stored
 from duetime.domain.errors import (
-    CalendarMissing,
     InvalidInput,
     RevisionMismatch,
     ScheduleConflict,
@@ -25,12 +24,10 @@ from duetime.domain.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from duetime.domain.ids import backfill_timer_id, schedule_timer_id, trigger_timer_id
+from duetime.domain.ids import schedule_timer_id
 from duetime.domain.namespaces import Namespace, Pause
-from duetime.domain.occurrences import OccurrenceRecord
-from duetime.domain.schedule_timers import line_of_beside, new_schedule_timer, standing_at, triggered
+from duetime.domain.schedule_timers import new_schedule_timer, standing_at, triggered
 from duetime.domain.schedules import (
-    Occurrence,
     Occurrences,
     SchedulePolicy,
     check_interval,
@@ -43,16 +40,13 @@ from duetime.domain.schedules import (
 from duetime.domain.timers import SERVICE_CALLS, Timer, TimerContent, check_message, content_digest
 from duetime.domain.times import MILLISECOND
 from duetime.recurrence.spec import TimingSpec
-from duetime.recurrence.stored import occurrences_by, occurrences_of, timing_json, timing_of
+from duetime.recurrence.stored import occurrences_by, timing_json, timing_of
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerRef
 
 _TRIES = 5
 _MAX_AT_ONCE = 100
-_MAX_PASSED_OVER = 10_000
 """Each trigger has a millisecond of its own."""
-_READS_BESIDE = 5
-"""Of the timers beside a schedule, for its history: those with large payloads, and those of reshards, take more."""
 MAX_TIMING_BYTES = 4096
 """It is stored with each occurrence that is recorded, on databases that write whole rows."""
 
@@ -267,57 +261,6 @@ class Schedules:
                 return self._stored(result.timer, schedule_id, is_new=True).timer, scheduled_at
         raise StoreUnavailable("the schedule is being triggered all the time")
 
-    def past(self, namespace: Namespace, schedule: Timer, *, limit: int, now: datetime) -> list[OccurrenceRecord]:
-        """Return the last lines of the history, the latest first, with triggers and backfills that are still kept."""
-        lines = self.store.schedules.history(schedule, limit=limit)
-        for prefix in prefixes_beside(schedule.schedule_id or ""):
-            for timer in self._last_beside(namespace, prefix, limit, now):
-                line = line_of_beside(timer)
-                if line is not None and timer.created_at >= schedule.created_at:  # not of an earlier one with the id
-                    lines.append(line)
-        return sorted(lines, key=lambda line: line.scheduled_at, reverse=True)[:limit]
-
-    def _last_beside(self, namespace: Namespace, prefix: str, limit: int, now: datetime) -> list[Timer]:
-        found: list[Timer] = []
-        cursor: str | None = None
-        for _ in range(_READS_BESIDE):
-            page = self.store.schedules.beside(namespace, prefix, cursor=cursor, limit=limit, now=now)
-            found, cursor = [*found, *page.items], page.next_cursor
-            if cursor is None or len(found) >= limit:
-                break
-        return found
-
-    def coming(
-        self, schedule: Timer, tenant_id: str, *, from_at: datetime | None = None, limit: int
-    ) -> list[Occurrence]:
-        """Return the occurrences to come, from the pending one on or from ``from_at`` on, if that is later.
-
-        None of a schedule that cannot be read, or whose calendar is not there. Raises ``InvalidInput`` for a
-        ``from_at`` that is too far away to count the firings until then.
-        """
-        state = schedule.schedule
-        if state is None or state.pending is None:
-            return []
-        try:
-            occurrences = occurrences_of(schedule, finder(self.store, tenant_id))
-        except (ScheduleUnreadable, CalendarMissing):
-            return []
-        most, counted = state.policy.max_firings, state.firings
-        found: list[Occurrence] = []
-        following = occurrences.after(state.passed_at) if state.is_unknown else state.pending
-        if from_at is not None and most is None and following is not None and following.scheduled_at < from_at:
-            following = occurrences.after(from_at - MILLISECOND)
-        while following is not None and len(found) < limit and (most is None or counted < most):
-            counted += 1
-            if from_at is None or following.scheduled_at >= from_at:
-                found.append(following)
-            elif counted - state.firings > _MAX_PASSED_OVER:
-                raise InvalidInput(
-                    "from", f"must be within {_MAX_PASSED_OVER:,} occurrences, which maxFirings counts"
-                )
-            following = occurrences.after(following.scheduled_at)
-        return found
-
     def _change(
         self,
         namespace: Namespace,
@@ -349,11 +292,6 @@ class Schedules:
             raise refused(schedule_id)
         self.on_stored([timer])
         return Stored(timer, is_new)
-
-
-def prefixes_beside(schedule_id: str) -> tuple[str, str]:
-    """Return what the ids of a schedule's backfills begin with, and those of its triggers."""
-    return backfill_timer_id(schedule_id), trigger_timer_id(schedule_id)
 
 
 def _first_revision(

@@ -31,6 +31,7 @@ from duetime.api.schedules.responses import (
     schedule_response,
 )
 from duetime.api.timers.parsing import check_payload_size, given_content
+from duetime.app import occurrences
 from duetime.app.readers import shown_timer
 from duetime.app.schedules import NewSchedule, ScheduleChange
 from duetime.app.timers import Stored
@@ -133,10 +134,9 @@ def list_occurrences(services: Services, request: Request, *, namespace: str, sc
     query = read_query(OccurrenceQuery, request)
     now = services.context.clock.now()
     timer = services.schedules.get(space, schedule_id, now=now)
-    past = services.schedules.past(space, timer, limit=query.count, now=now)
-    if query.from_at is not None:
-        past = [line for line in past if (line.last_scheduled_at or line.scheduled_at) >= query.from_at]
-    coming = services.schedules.coming(timer, space.tenant_id, from_at=query.from_at, limit=query.count)
+    store, from_at, limit = services.schedules.store, query.from_at, query.count
+    past = occurrences.past(store, space, timer, from_at=from_at, limit=limit, now=now)
+    coming = occurrences.coming(store, timer, space.tenant_id, from_at=from_at, limit=limit)
     zone = zones.zone(timing_of(timer).time_zone) if coming else UTC
     response = OccurrencesResponse(
         past=[past_occurrence_response(each) for each in past],
