@@ -263,10 +263,12 @@ def turn(schedule: Schedule, occurrences: Occurrences, *, now: datetime, is_open
         return Turn(Action.WAIT, schedule)
     missed = None
     if schedule.is_buffered or is_late(schedule, now):
-        policy = replace(schedule.policy, misfire=ScheduleMisfire.LATEST) if schedule.is_buffered else schedule.policy
+        is_buffered = schedule.is_buffered
+        policy = replace(schedule.policy, misfire=ScheduleMisfire.LATEST) if is_buffered else schedule.policy
         latest = occurrences.due_by(now) or schedule.pending
         kept = _first_kept(schedule.pending, latest, policy, occurrences, now)
         schedule, missed = _without_missed(schedule, schedule.pending, kept, latest, occurrences)
+        schedule = replace(schedule, is_buffered=is_buffered)  # a crash before it fires changes nothing
     pending = schedule.pending
     if pending is None:
         return Turn(Action.END, schedule, missed)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from duetime.domain.namespaces import Pause
@@ -327,6 +327,12 @@ class Played:
 
 
 @given(POLICIES, DISTANCES, st.integers(0, 600), STEPS)
+@example(  # what was buffered for longer than catchUp fires, also when that is decided twice
+    SchedulePolicy(catch_up_ms=3_600_000, overlap=Overlap.BUFFER_ONE),
+    [1, 1, 1, 1],
+    0,
+    [("ends", 2581, False), ("goes on", 0, False), ("ends", 0, False), ("ends", 1024, True)],
+)
 def test_each_occurrence_has_one_fate_in_order_whatever_happens(
     given_policy: SchedulePolicy, distances: list[int], delay: int, steps: list[tuple[str, int, bool]]
 ) -> None:
