@@ -9,7 +9,7 @@ from duetime.api.calendars import endpoints as calendars
 from duetime.api.documents import console
 from duetime.api.documents.endpoints import document_routes
 from duetime.api.firings import endpoints as firings
-from duetime.api.http.route import Route
+from duetime.api.http.route import Route, routes_of
 from duetime.api.keys import endpoints as keys
 from duetime.api.namespaces import endpoints as namespaces
 from duetime.api.namespaces import secrets
@@ -26,7 +26,7 @@ def call_routes() -> tuple[Route, ...]:
     """Imported when asked for: the timers API does without."""
     from duetime.api.service_calls import batches, endpoints, lists
 
-    return (*batches.ROUTES, *endpoints.ROUTES, *lists.ROUTES)
+    return routes_of(batches, endpoints, lists)
 
 
 def all_routes() -> tuple[Route, ...]:
@@ -35,23 +35,8 @@ def all_routes() -> tuple[Route, ...]:
 
 
 TIMER_ROUTES = (
-    *namespaces.ROUTES,
-    *secrets.ROUTES,
-    *batches.ROUTES,
-    *timers.ROUTES,
-    *lists.ROUTES,
-    *redrives.ROUTES,
-    *recomputes.ROUTES,
-    *attempts.ROUTES,
-    *firings.ROUTES,
-    *keys.ROUTES,
-    *webhooks.ROUTES,
-    *schedules.ROUTES,
-    *schedule_lists.ROUTES,
-    *backfills.ROUTES,
-    *preview.ROUTES,
-    *calendars.ROUTES,
-    *status.ROUTES,
+    *routes_of(namespaces, secrets, batches, timers, lists, redrives, recomputes, attempts, firings, keys, webhooks),
+    *routes_of(schedules, schedule_lists, backfills, preview, calendars, status),
     *document_routes(all_routes),
-    *console.ROUTES,
+    *routes_of(console),
 )

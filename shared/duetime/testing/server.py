@@ -98,9 +98,11 @@ def in_memory_alone(settings: LocalSettings) -> LocalSettings:
 def handler_with_clock(service: VirtualService, context: ApiContext, settings: LocalSettings) -> Handler:
     """The whole API, and the routes that read and move the clock of ``service``."""
 
+    @Route("GET", "/v1/clock", Role.READER, summary="Read the virtual clock", responses={200: None})
     def get_clock(services: Services, request: Request) -> Reply:  # noqa: ARG001
         return Reply(status=200, body=json.dumps({"now": format_instant(service.now())}))
 
+    @Route("POST", "/v1/clock/advance", Role.ADMIN, summary="Move it", responses={200: None})
     def advance_clock(services: Services, request: Request) -> Reply:  # noqa: ARG001
         body = validate(AdvanceBody, read_body(request, PLAIN_SHAPE))
         try:
@@ -110,25 +112,9 @@ def handler_with_clock(service: VirtualService, context: ApiContext, settings: L
         answer = {"now": format_instant(advanced.now), "attempts": advanced.attempts}
         return Reply(status=200, body=json.dumps(answer))
 
-    routes = (
-        Route(
-            "GET",
-            "/v1/clock",
-            get_clock,
-            Role.READER,
-            summary="Read the virtual clock",
-            responses={200: None},
-        ),
-        Route(
-            "POST",
-            "/v1/clock/advance",
-            advance_clock,
-            Role.ADMIN,
-            summary="Move it",
-            responses={200: None},
-        ),
+    return build_handler(
+        api_wiring.with_calls(context, service.calls, settings), (get_clock, advance_clock, *all_routes())
     )
-    return build_handler(api_wiring.with_calls(context, service.calls, settings), (*routes, *all_routes()))
 
 
 def _target(body: AdvanceBody, now: datetime) -> datetime:

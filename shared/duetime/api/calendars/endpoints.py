@@ -15,7 +15,18 @@ from duetime.app.calendars import Calendars
 from duetime.domain.calendars import Calendar
 from duetime.domain.principals import Role, own_tenant
 
+_CALENDAR = "/v1/calendars/<calendar>"
 
+
+@Route(
+    "PUT",
+    _CALENDAR,
+    Role.ADMIN,
+    summary="Create or replace a calendar",
+    body=CalendarBody,
+    responses={200: CalendarResponse, 201: CalendarResponse},
+    conditions=(IF_MATCH,),
+)
 def put_calendar(services: Services, request: Request, *, calendar: str) -> Reply:
     """Create a calendar (201) or replace it (200).
 
@@ -31,12 +42,22 @@ def put_calendar(services: Services, request: Request, *, calendar: str) -> Repl
     return Reply(status=201, body=reply.body, headers={**reply.headers, "location": f"/v1/calendars/{stored.name}"})
 
 
+@Route(
+    "GET",
+    _CALENDAR,
+    Role.READER,
+    summary="Read a calendar",
+    responses={200: CalendarResponse, 304: None},
+    problems=(409,),
+    conditions=(IF_NONE_MATCH,),
+)
 def get_calendar(services: Services, request: Request, *, calendar: str) -> Reply:
     """Return a calendar; 304 when ``If-None-Match`` names its revision."""
     found = _calendars(services, request).get(calendar)
     return not_modified(request, found.revision) or _reply(200, found)
 
 
+@Route("GET", "/v1/calendars", Role.READER, summary="List calendars", responses={200: CalendarPage}, problems=(409,))
 def list_calendars(services: Services, request: Request) -> Reply:
     """Return all calendars of the tenant."""
     return json_reply(
@@ -44,6 +65,15 @@ def list_calendars(services: Services, request: Request) -> Reply:
     )
 
 
+@Route(
+    "DELETE",
+    _CALENDAR,
+    Role.ADMIN,
+    summary="Remove a calendar",
+    responses={204: None},
+    problems=(409,),
+    conditions=(IF_MATCH,),
+)
 def delete_calendar(services: Services, request: Request, *, calendar: str) -> Reply:
     """Remove a calendar (204). Schedules that name it do not fire until there is one with its name again."""
     now, wanted = services.context.clock.now(), if_match(request)
@@ -57,48 +87,3 @@ def _calendars(services: Services, request: Request) -> Calendars:
 
 def _reply(status: int, calendar: Calendar) -> Reply:
     return json_reply(status, calendar_response(calendar), {"etag": etag(calendar.revision)})
-
-
-_CALENDAR = "/v1/calendars/<calendar>"
-
-ROUTES = (
-    Route(
-        "PUT",
-        _CALENDAR,
-        put_calendar,
-        Role.ADMIN,
-        summary="Create or replace a calendar",
-        body=CalendarBody,
-        responses={200: CalendarResponse, 201: CalendarResponse},
-        conditions=(IF_MATCH,),
-    ),
-    Route(
-        "GET",
-        _CALENDAR,
-        get_calendar,
-        Role.READER,
-        summary="Read a calendar",
-        responses={200: CalendarResponse, 304: None},
-        problems=(409,),
-        conditions=(IF_NONE_MATCH,),
-    ),
-    Route(
-        "GET",
-        "/v1/calendars",
-        list_calendars,
-        Role.READER,
-        summary="List calendars",
-        responses={200: CalendarPage},
-        problems=(409,),
-    ),
-    Route(
-        "DELETE",
-        _CALENDAR,
-        delete_calendar,
-        Role.ADMIN,
-        summary="Remove a calendar",
-        responses={204: None},
-        problems=(409,),
-        conditions=(IF_MATCH,),
-    ),
-)

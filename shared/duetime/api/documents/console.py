@@ -77,16 +77,35 @@ def _page() -> ConsoleFile:
     return replace(page, text=text, tag=sha256(text.encode()).hexdigest()[:32])
 
 
+@Route("GET", "/", PUBLIC, summary="Leads to the console", responses={307: None})
 def get_root(services: Services, request: Request) -> Reply:  # noqa: ARG001
     """Redirect to the console."""
     return Reply(status=307, headers={"location": "console"})
 
 
+@Route(
+    "GET",
+    "/console",
+    PUBLIC,
+    summary="The web console",
+    responses={200: None, 304: None},
+    media_types={200: "text/html"},
+    conditions=(IF_NONE_MATCH,),
+)
 def get_console(services: Services, request: Request) -> Reply:  # noqa: ARG001
     """Return the page of the console."""
     return _file_reply(request, _page(), _REVALIDATED)
 
 
+@Route(
+    "GET",
+    "/console/<version>/<file_name>",
+    PUBLIC,
+    summary="A file of the web console",
+    responses={200: None, 304: None},
+    media_types={200: "*/*"},
+    conditions=(IF_NONE_MATCH,),
+)
 def get_console_file(services: Services, request: Request, *, version: str, file_name: str) -> Reply:  # noqa: ARG001
     """Return a file of the console.
 
@@ -106,35 +125,3 @@ def _file_reply(request: Request, found: ConsoleFile, cache_control: str) -> Rep
     if known is not None and known.match_text(found.tag):
         return Reply(status=304, headers=headers)
     return Reply(status=200, body=found.text, content_type=found.content_type, headers=headers)
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/",
-        get_root,
-        PUBLIC,
-        summary="Leads to the console",
-        responses={307: None},
-    ),
-    Route(
-        "GET",
-        "/console",
-        get_console,
-        PUBLIC,
-        summary="The web console",
-        responses={200: None, 304: None},
-        media_types={200: "text/html"},
-        conditions=(IF_NONE_MATCH,),
-    ),
-    Route(
-        "GET",
-        "/console/<version>/<file_name>",
-        get_console_file,
-        PUBLIC,
-        summary="A file of the web console",
-        responses={200: None, 304: None},
-        media_types={200: "*/*"},
-        conditions=(IF_NONE_MATCH,),
-    ),
-)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 from duetime.api.context import Services
-from duetime.api.http.request import Reply, Request
+from duetime.api.http.request import JSON, Reply, Request
 from duetime.api.http.route import PUBLIC, Route
 
 AllRoutes = Callable[[], Sequence[Route]]
@@ -32,32 +32,22 @@ def _docs_page(routes: AllRoutes) -> str:
 def document_routes(all_routes: AllRoutes) -> tuple[Route, ...]:
     """The routes of the document about ``all_routes``, whichever of them the handler answers."""
 
+    @Route("GET", "/v1/openapi.json", PUBLIC, summary="This document", responses={200: None}, media_types={200: JSON})
     def get_open_api(services: Services, request: Request) -> Reply:  # noqa: ARG001
         return Reply(status=200, body=_openapi_json(all_routes))
 
+    @Route(
+        "GET",
+        "/docs",
+        PUBLIC,
+        summary="This document as a page",
+        responses={200: None},
+        media_types={200: "text/html"},
+    )
     def get_docs(services: Services, request: Request) -> Reply:  # noqa: ARG001
         headers = {"content-security-policy": _PAGE_POLICY, "x-content-type-options": "nosniff"}
         return Reply(
             status=200, body=_docs_page(all_routes), content_type="text/html; charset=utf-8", headers=headers
         )
 
-    return (
-        Route(
-            "GET",
-            "/v1/openapi.json",
-            get_open_api,
-            PUBLIC,
-            summary="This document",
-            responses={200: None},
-            media_types={200: "application/json"},
-        ),
-        Route(
-            "GET",
-            "/docs",
-            get_docs,
-            PUBLIC,
-            summary="This document as a page",
-            responses={200: None},
-            media_types={200: "text/html"},
-        ),
-    )
+    return get_open_api, get_docs

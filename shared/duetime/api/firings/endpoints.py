@@ -6,7 +6,6 @@ By a signed URL (``delivery.firing_urls``), which needs no API key, or with a ke
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Final
@@ -114,6 +113,22 @@ class AnswerResponse(ResponseModel):
     answer_by: ShownInstant | None
 
 
+def _route(path: str, query: type[AnswerQuery], summary: str) -> Route:
+    return Route(
+        "POST",
+        f"/v1/namespaces/<namespace>/{path}/firings/<firing_id>/<answer>",
+        Role.WRITER,
+        summary=summary,
+        query=query,
+        body=AnswerBody,
+        body_is_required=False,
+        responses={200: AnswerResponse},
+        problems=(507,),
+        takes_signature=True,
+    )
+
+
+@_route("timers/<timer_id>", AnswerQuery, "Say what came of work that a receiver took with a 202")
 def answer_timer(
     services: Services, request: Request, *, namespace: str, timer_id: str, firing_id: str, answer: str
 ) -> Reply:
@@ -129,6 +144,11 @@ def answer_timer(
     return _answered(services, space, [timer_id], replace(given, life=life))
 
 
+@_route(
+    "schedules/<schedule_id>",
+    OccurrenceAnswerQuery,
+    "Say what came of an occurrence whose receiver took it with a 202",
+)
 def answer_occurrence(
     services: Services, request: Request, *, namespace: str, schedule_id: str, firing_id: str, answer: str
 ) -> Reply:
@@ -202,35 +222,3 @@ def _answered(services: Services, space: Namespace, timer_ids: list[str], answer
         answer_by=instant(timer.next_attempt_at) if is_awaited else None,
     )
     return json_reply(200, response)
-
-
-def _route(path: str, endpoint: Callable[..., Reply], query: type[AnswerQuery], summary: str) -> Route:
-    return Route(
-        "POST",
-        f"{path}/firings/<firing_id>/<answer>",
-        endpoint,
-        Role.WRITER,
-        summary=summary,
-        query=query,
-        body=AnswerBody,
-        body_is_required=False,
-        responses={200: AnswerResponse},
-        problems=(507,),
-        takes_signature=True,
-    )
-
-
-ROUTES = (
-    _route(
-        "/v1/namespaces/<namespace>/timers/<timer_id>",
-        answer_timer,
-        AnswerQuery,
-        "Say what came of work that a receiver took with a 202",
-    ),
-    _route(
-        "/v1/namespaces/<namespace>/schedules/<schedule_id>",
-        answer_occurrence,
-        OccurrenceAnswerQuery,
-        "Say what came of an occurrence whose receiver took it with a 202",
-    ),
-)

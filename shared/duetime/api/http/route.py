@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Final
+from types import ModuleType
+from typing import Final, Self
 
 from pydantic.alias_generators import to_camel
 
@@ -62,13 +63,16 @@ class Deferred:
     reply: Callable[[Stored], Reply]
 
 
-@dataclass(frozen=True)
-class Route:
-    """``endpoint(services, request, **path parameters)``; ``path`` has the parameters in angle brackets.
+Endpoint = Callable[..., "Reply | Deferred"]
 
-    The name of the endpoint is the id of the operation. ``permission`` is the least role that an API key must
-    have, or PUBLIC. It has no default, so that no route is without one. A parameter ``<tenant>``
-    must be the tenant of the key (``authorization.authorise``).
+
+@dataclass(eq=False)
+class Route:
+    """Decorates ``endpoint(services, request, **path parameters)``, and has its name in its module (``routes_of``).
+
+    The name of the endpoint is the id of the operation. ``path`` has the parameters in angle brackets.
+    ``permission`` is the least role that an API key must have, or PUBLIC. It has no default, so that no route is
+    without one. A parameter ``<tenant>`` must be the tenant of the key (``authorise``).
 
     ``responses`` maps a status to the model of its body; None: without one, or one of ``media_types``, which also has
     a second form beside the model's. ``problems`` are the statuses of problems that the rest of the route does not
@@ -80,8 +84,8 @@ class Route:
 
     method: str
     path: str
-    endpoint: Callable[..., Reply | Deferred]
     permission: Permission
+    endpoint: Endpoint = field(init=False)
     summary: str = field(kw_only=True)
     responses: Mapping[int, type[ResponseModel] | None] = field(kw_only=True)
     media_types: Mapping[int, str] = field(default_factory=dict, kw_only=True)
@@ -95,6 +99,10 @@ class Route:
     keeps: Keeps = field(default=Keeps.RESPONSE, kw_only=True)
     shares_write: bool = field(default=False, kw_only=True)
     takes_signature: bool = field(default=False, kw_only=True)
+
+    def __call__(self, endpoint: Endpoint) -> Self:
+        self.endpoint = endpoint
+        return self
 
     @cached_property
     def operation_id(self) -> str:
@@ -126,6 +134,11 @@ class Route:
         if named or TENANT_PARAMETER in self.parameters:
             implied |= {404}
         return tuple(sorted({*implied, *self.problems}))
+
+
+def routes_of(*modules: ModuleType) -> tuple[Route, ...]:
+    """The routes that ``modules`` define, in order."""
+    return tuple(each for module in modules for each in vars(module).values() if isinstance(each, Route))
 
 
 def authorise(permission: Permission, principal: Principal | None, parameters: Mapping[str, str]) -> None:

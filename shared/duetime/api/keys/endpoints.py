@@ -29,11 +29,30 @@ from duetime.domain.times import round_up
 _NEVER_KEPT = {"cache-control": "no-store"}
 
 
+_API_KEYS = "/v1/tenants/<tenant>/api-keys"
+
+
+@Route(
+    "GET",
+    "/v1/principal",
+    Role.READER,
+    summary="Tell for which tenant and with which role the key acts",
+    responses={200: PrincipalResponse},
+)
 def get_principal(services: Services, request: Request) -> Reply:  # noqa: ARG001
     """Return the tenant and the role of the key of this request."""
     return json_reply(200, principal_response(request.principal), _NEVER_KEPT)
 
 
+@Route(
+    "POST",
+    _API_KEYS,
+    Role.ADMIN,
+    summary="Create an API key of the tenant",
+    body=ApiKeyBody,
+    responses={201: CreatedKeyResponse},
+    keeps=Keeps.FACT,
+)
 def create_api_key(services: Services, request: Request, *, tenant: str) -> Reply:
     """Create an API key and return it (201). No other response shows it."""
     context = services.context
@@ -51,6 +70,14 @@ def create_api_key(services: Services, request: Request, *, tenant: str) -> Repl
     return json_reply(201, created_key_response(created), _NEVER_KEPT)
 
 
+@Route(
+    "GET",
+    _API_KEYS,
+    Role.ADMIN,
+    summary="List the API keys of the tenant, without their secrets",
+    query=PageQuery,
+    responses={200: ApiKeyPage},
+)
 def list_api_keys(services: Services, request: Request, *, tenant: str) -> Reply:
     """Return the API keys of the tenant in order of creation, expired ones too, without their secrets."""
     query = read_query(PageQuery, request)
@@ -61,6 +88,7 @@ def list_api_keys(services: Services, request: Request, *, tenant: str) -> Reply
     return json_reply(200, ApiKeyPage([api_key_response(key) for key in page.items], next_cursor))
 
 
+@Route("DELETE", f"{_API_KEYS}/<key_id>", Role.ADMIN, summary="Delete an API key", responses={204: None})
 def delete_api_key(services: Services, request: Request, *, tenant: str, key_id: str) -> Reply:  # noqa: ARG001
     """Delete an API key (204). It is refused at once, or within seconds where it was checked a moment ago.
 
@@ -79,44 +107,3 @@ def _end(body: ApiKeyBody, now: datetime) -> datetime | None:
     if body.expires_at is not None and body.expires_at <= now:
         raise InvalidInput("expiresAt", "must be in the future")
     return body.expires_at
-
-
-_API_KEYS = "/v1/tenants/<tenant>/api-keys"
-
-ROUTES = (
-    Route(
-        "POST",
-        _API_KEYS,
-        create_api_key,
-        Role.ADMIN,
-        summary="Create an API key of the tenant",
-        body=ApiKeyBody,
-        responses={201: CreatedKeyResponse},
-        keeps=Keeps.FACT,
-    ),
-    Route(
-        "GET",
-        _API_KEYS,
-        list_api_keys,
-        Role.ADMIN,
-        summary="List the API keys of the tenant, without their secrets",
-        query=PageQuery,
-        responses={200: ApiKeyPage},
-    ),
-    Route(
-        "DELETE",
-        f"{_API_KEYS}/<key_id>",
-        delete_api_key,
-        Role.ADMIN,
-        summary="Delete an API key",
-        responses={204: None},
-    ),
-    Route(
-        "GET",
-        "/v1/principal",
-        get_principal,
-        Role.READER,
-        summary="Tell for which tenant and with which role the key acts",
-        responses={200: PrincipalResponse},
-    ),
-)

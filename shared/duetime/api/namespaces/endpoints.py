@@ -35,6 +35,19 @@ from duetime.domain.principals import Role
 _SETTINGS = NamespaceSettings.__dataclass_fields__.keys()
 
 
+_NAMESPACE = "/v1/namespaces/<namespace>"
+
+
+@Route(
+    "PUT",
+    _NAMESPACE,
+    Role.ADMIN,
+    summary="Create a namespace, confirm it, or change its settings",
+    body=NamespaceBody,
+    body_is_required=False,
+    responses={200: NamespaceResponse, 201: NamespaceResponse},
+    conditions=(IF_MATCH,),
+)
 def put_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
     """Create a namespace (201), confirm it, or change its settings (200).
 
@@ -71,6 +84,14 @@ def _given_settings(body: NamespaceBody) -> dict[str, Any]:
     return given if rate is None else given | {"rate_limit_per_second": float(rate)}
 
 
+@Route(
+    "GET",
+    _NAMESPACE,
+    Role.READER,
+    summary="Read a namespace",
+    responses={200: NamespaceResponse, 304: None},
+    conditions=(IF_NONE_MATCH,),
+)
 def get_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
     """Return a namespace; 304 when ``If-None-Match`` names its revision."""
     found = app.found_namespace(services.context.store, namespace, principal=request.principal)
@@ -81,6 +102,16 @@ def _namespace_reply(status: int, namespace: Namespace) -> Reply:
     return json_reply(status, namespace_response(namespace), {"etag": etag(namespace.revision)})
 
 
+@Route(
+    "POST",
+    f"{_NAMESPACE}/pause",
+    Role.ADMIN,
+    summary="Fire nothing of a namespace until it is resumed",
+    body=PauseBody,
+    body_is_required=False,
+    responses={200: NamespaceResponse},
+    conditions=(IF_MATCH,),
+)
 def pause_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
     """Stop firing the timers of a namespace. Every poller knows within seconds."""
     wanted = if_match(request)
@@ -98,6 +129,14 @@ def pause_namespace(services: Services, request: Request, *, namespace: str) -> 
     return _namespace_reply(200, stored)
 
 
+@Route(
+    "POST",
+    f"{_NAMESPACE}/resume",
+    Role.ADMIN,
+    summary="Fire the timers of a namespace again; late ones as its misfire says",
+    responses={200: NamespaceResponse},
+    conditions=(IF_MATCH,),
+)
 def resume_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
     """Fire the timers of a namespace again. Those that came due meanwhile follow its ``misfire`` setting."""
     wanted = if_match(request)
@@ -110,6 +149,15 @@ def resume_namespace(services: Services, request: Request, *, namespace: str) ->
     return _namespace_reply(200, stored)
 
 
+@Route(
+    "POST",
+    f"{_NAMESPACE}/reshard",
+    Role.ADMIN,
+    summary="Give a namespace another number of shards while it runs",
+    body=ReshardBody,
+    responses={200: NamespaceResponse},
+    conditions=(IF_MATCH,),
+)
 def reshard_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
     """Give a namespace another number of shards. New timers go there from the last `earlierShards[].until` on, two
     minutes from now; the others stay and fire where they are.
@@ -131,6 +179,15 @@ def reshard_namespace(services: Services, request: Request, *, namespace: str) -
     return _namespace_reply(200, stored)
 
 
+@Route(
+    "DELETE",
+    _NAMESPACE,
+    Role.ADMIN,
+    summary="Delete a namespace, and with force its timers: a step at a time, until the answer is 200",
+    query=DeleteNamespaceQuery,
+    responses={200: NamespaceDeletionResponse, 202: NamespaceDeletionResponse},
+    conditions=(IF_MATCH,),
+)
 def delete_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
     """Take one step of a deletion: 202 while more steps are needed, 200 when the namespace is gone.
 
@@ -154,6 +211,9 @@ def delete_namespace(services: Services, request: Request, *, namespace: str) ->
     return json_reply(202, response, {"retry-after": str(step.wait_seconds)})
 
 
+@Route(
+    "GET", "/v1/namespaces", Role.READER, summary="List namespaces", query=PageQuery, responses={200: NamespacePage}
+)
 def list_namespaces(services: Services, request: Request) -> Reply:
     """Return a page of the namespaces of the key's tenant; without authentication, of all tenants."""
     query = read_query(PageQuery, request)
@@ -163,78 +223,3 @@ def list_namespaces(services: Services, request: Request) -> Reply:
     page = services.context.store.catalogue.list_namespaces(cursor=cursor, limit=query.limit, tenant_id=tenant_id)
     next_cursor = cursors.encode(page.next_cursor)
     return json_reply(200, NamespacePage([namespace_response(each) for each in page.items], next_cursor))
-
-
-_NAMESPACE = "/v1/namespaces/<namespace>"
-
-ROUTES = (
-    Route(
-        "PUT",
-        _NAMESPACE,
-        put_namespace,
-        Role.ADMIN,
-        summary="Create a namespace, confirm it, or change its settings",
-        body=NamespaceBody,
-        body_is_required=False,
-        responses={200: NamespaceResponse, 201: NamespaceResponse},
-        conditions=(IF_MATCH,),
-    ),
-    Route(
-        "GET",
-        _NAMESPACE,
-        get_namespace,
-        Role.READER,
-        summary="Read a namespace",
-        responses={200: NamespaceResponse, 304: None},
-        conditions=(IF_NONE_MATCH,),
-    ),
-    Route(
-        "GET",
-        "/v1/namespaces",
-        list_namespaces,
-        Role.READER,
-        summary="List namespaces",
-        query=PageQuery,
-        responses={200: NamespacePage},
-    ),
-    Route(
-        "DELETE",
-        _NAMESPACE,
-        delete_namespace,
-        Role.ADMIN,
-        summary="Delete a namespace, and with force its timers: a step at a time, until the answer is 200",
-        query=DeleteNamespaceQuery,
-        responses={200: NamespaceDeletionResponse, 202: NamespaceDeletionResponse},
-        conditions=(IF_MATCH,),
-    ),
-    Route(
-        "POST",
-        f"{_NAMESPACE}/pause",
-        pause_namespace,
-        Role.ADMIN,
-        summary="Fire nothing of a namespace until it is resumed",
-        body=PauseBody,
-        body_is_required=False,
-        responses={200: NamespaceResponse},
-        conditions=(IF_MATCH,),
-    ),
-    Route(
-        "POST",
-        f"{_NAMESPACE}/resume",
-        resume_namespace,
-        Role.ADMIN,
-        summary="Fire the timers of a namespace again; late ones as its misfire says",
-        responses={200: NamespaceResponse},
-        conditions=(IF_MATCH,),
-    ),
-    Route(
-        "POST",
-        f"{_NAMESPACE}/reshard",
-        reshard_namespace,
-        Role.ADMIN,
-        summary="Give a namespace another number of shards while it runs",
-        body=ReshardBody,
-        responses={200: NamespaceResponse},
-        conditions=(IF_MATCH,),
-    ),
-)

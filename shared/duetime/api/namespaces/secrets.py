@@ -25,6 +25,20 @@ from duetime.domain.secrets import DEFAULT_OVERLAP_SECONDS, valid_secrets
 _NEVER_KEPT = {"cache-control": "no-store"}
 
 
+_SECRETS = "/v1/namespaces/<namespace>/secrets"
+
+
+@Route(
+    "POST",
+    _SECRETS,
+    Role.ADMIN,
+    summary="Create a signing secret; the one before it stays valid for an overlap",
+    body=SecretBody,
+    body_is_required=False,
+    responses={201: CreatedSecretResponse},
+    problems=(503,),
+    keeps=Keeps.FACT,
+)
 def create_secret(services: Services, request: Request, *, namespace: str) -> Reply:
     """Create a signing secret and return it (201).
 
@@ -33,6 +47,7 @@ def create_secret(services: Services, request: Request, *, namespace: str) -> Re
     return created_reply(services, request, lambda: namespace)
 
 
+@Route("GET", _SECRETS, Role.ADMIN, summary="List the signing secrets that are valid", responses={200: SecretPage})
 def list_secrets(services: Services, request: Request, *, namespace: str) -> Reply:
     """Return the ids and times of the secrets that are valid now, oldest first, without their values."""
     context = services.context
@@ -40,6 +55,7 @@ def list_secrets(services: Services, request: Request, *, namespace: str) -> Rep
     return listed_reply(valid_secrets(found, context.clock.now()))
 
 
+@Route("DELETE", f"{_SECRETS}/<secret_id>", Role.ADMIN, summary="End a signing secret at once", responses={204: None})
 def delete_secret(services: Services, request: Request, *, namespace: str, secret_id: str) -> Reply:
     """End a signing secret (204). Callbacks are not signed with it any more."""
     context = services.context
@@ -70,37 +86,3 @@ def created_reply(
 
 def listed_reply(secrets: Sequence[EncryptedSecret]) -> Reply:
     return json_reply(200, SecretPage([secret_response(secret) for secret in secrets], None))
-
-
-_SECRETS = "/v1/namespaces/<namespace>/secrets"
-
-ROUTES = (
-    Route(
-        "POST",
-        _SECRETS,
-        create_secret,
-        Role.ADMIN,
-        summary="Create a signing secret; the one before it stays valid for an overlap",
-        body=SecretBody,
-        body_is_required=False,
-        responses={201: CreatedSecretResponse},
-        problems=(503,),
-        keeps=Keeps.FACT,
-    ),
-    Route(
-        "GET",
-        _SECRETS,
-        list_secrets,
-        Role.ADMIN,
-        summary="List the signing secrets that are valid",
-        responses={200: SecretPage},
-    ),
-    Route(
-        "DELETE",
-        f"{_SECRETS}/<secret_id>",
-        delete_secret,
-        Role.ADMIN,
-        summary="End a signing secret at once",
-        responses={204: None},
-    ),
-)

@@ -15,7 +15,18 @@ from duetime.app.backfill import BackfillRange
 from duetime.domain.principals import Role
 from duetime.domain.times import MAX_INSTANT
 
+_BACKFILL = "/v1/namespaces/<namespace>/schedules/<schedule_id>/backfill"
 
+
+@Route(
+    "POST",
+    _BACKFILL,
+    Role.WRITER,
+    summary="Send occurrences of the past once more, or late, a page at a time",
+    body=BackfillBody,
+    responses={200: BackfillResponse},
+    problems=(507,),
+)
 def backfill_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Send occurrences of the past once more, or late: a page of those in the range, at a bounded rate."""
     space, schedule_id = address_of(services, request, namespace, schedule_id)
@@ -38,6 +49,15 @@ def backfill_schedule(services: Services, request: Request, *, namespace: str, s
     return json_reply(200, response)
 
 
+@Route(
+    "POST",
+    f"{_BACKFILL}/cancel",
+    Role.WRITER,
+    summary="Cancel what backfills of a schedule are still to send, a page at a time",
+    body=PagedBody,
+    body_is_required=False,
+    responses={200: CancelBackfillResponse},
+)
 def cancel_backfill(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Remove what the backfills of a schedule are still to send: a page of it. What is in flight ends."""
     space, schedule_id = address_of(services, request, namespace, schedule_id)
@@ -52,29 +72,3 @@ def cancel_backfill(services: Services, request: Request, *, namespace: str, sch
         dry_run=body.dry_run or False,
     )
     return json_reply(200, CancelBackfillResponse(page.cancelled, page.skipped, cursors.encode(page.next_cursor)))
-
-
-_BACKFILL = "/v1/namespaces/<namespace>/schedules/<schedule_id>/backfill"
-
-ROUTES = (
-    Route(
-        "POST",
-        _BACKFILL,
-        backfill_schedule,
-        Role.WRITER,
-        summary="Send occurrences of the past once more, or late, a page at a time",
-        body=BackfillBody,
-        responses={200: BackfillResponse},
-        problems=(507,),
-    ),
-    Route(
-        "POST",
-        f"{_BACKFILL}/cancel",
-        cancel_backfill,
-        Role.WRITER,
-        summary="Cancel what backfills of a schedule are still to send, a page at a time",
-        body=PagedBody,
-        body_is_required=False,
-        responses={200: CancelBackfillResponse},
-    ),
-)

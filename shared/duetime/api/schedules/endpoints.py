@@ -44,7 +44,19 @@ from duetime.domain.timers import Timer, TimerContent
 from duetime.domain.times import format_instant
 from duetime.recurrence.spec import TimingSpec
 
+_SCHEDULES = "/v1/namespaces/<namespace>/schedules"
+_SCHEDULE = f"{_SCHEDULES}/<schedule_id>"
 
+
+@Route(
+    "POST",
+    _SCHEDULES,
+    Role.WRITER,
+    summary="Create a schedule",
+    body=ScheduleBody,
+    responses={200: ScheduleResponse, 201: ScheduleResponse},
+    problems=(507,),
+)
 def create_schedule(services: Services, request: Request, *, namespace: str) -> Reply:
     """Create a schedule: 201, or 200 when the same schedule exists. Another one with this id is a 409."""
     space = services.namespaces.open(namespace, request.principal)
@@ -52,6 +64,17 @@ def create_schedule(services: Services, request: Request, *, namespace: str) -> 
     return _stored_reply(services.schedules.create(space, asked, now=services.context.clock.now()), space)
 
 
+@Route(
+    "PUT",
+    _SCHEDULE,
+    Role.WRITER,
+    summary="Create or replace a schedule",
+    query=PutScheduleQuery,
+    body=ScheduleBody,
+    responses={200: ScheduleResponse, 201: ScheduleResponse},
+    problems=(507,),
+    conditions=(IF_MATCH,),
+)
 def put_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Create a schedule (201) or make the stored one what is given (200): its history and its number stay.
 
@@ -64,6 +87,14 @@ def put_schedule(services: Services, request: Request, *, namespace: str, schedu
     return _stored_reply(put(space, asked, now=now, wanted=if_match(request)), space)
 
 
+@Route(
+    "GET",
+    _SCHEDULE,
+    Role.READER,
+    summary="Read a schedule",
+    responses={200: ScheduleResponse, 304: None},
+    conditions=(IF_NONE_MATCH,),
+)
 def get_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Return a schedule; 304 when ``If-None-Match`` names its revision."""
     space, schedule_id = address_of(services, request, namespace, schedule_id)
@@ -73,6 +104,16 @@ def get_schedule(services: Services, request: Request, *, namespace: str, schedu
     )
 
 
+@Route(
+    "PATCH",
+    _SCHEDULE,
+    Role.WRITER,
+    summary="Change what is given of a schedule",
+    body=SchedulePatch,
+    body_type="application/merge-patch+json",
+    responses={200: ScheduleResponse},
+    conditions=(IF_MATCH,),
+)
 def patch_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Apply a merge patch to a schedule. With other times its next occurrence is the first after now."""
     space, schedule_id = address_of(services, request, namespace, schedule_id)
@@ -86,6 +127,14 @@ def patch_schedule(services: Services, request: Request, *, namespace: str, sche
     return _reply(services.schedules.update(space, schedule_id, change, now=now, wanted=wanted), space)
 
 
+@Route(
+    "DELETE",
+    _SCHEDULE,
+    Role.WRITER,
+    summary="Remove a schedule and its history",
+    responses={200: ScheduleDeletionResponse},
+    conditions=(IF_MATCH,),
+)
 def delete_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Remove a schedule, its history and what its backfills are still to send.
 
@@ -97,6 +146,16 @@ def delete_schedule(services: Services, request: Request, *, namespace: str, sch
     return json_reply(200, ScheduleDeletionResponse(schedule_id, space.name))
 
 
+@Route(
+    "POST",
+    f"{_SCHEDULE}/pause",
+    Role.WRITER,
+    summary="Pause a schedule",
+    body=PauseBody,
+    body_is_required=False,
+    responses={200: ScheduleResponse},
+    conditions=(IF_MATCH,),
+)
 def pause_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Let nothing fire until the schedule is resumed. One that is paused stays as it is."""
     space, schedule_id = address_of(services, request, namespace, schedule_id)
@@ -106,6 +165,14 @@ def pause_schedule(services: Services, request: Request, *, namespace: str, sche
     return _reply(timer, space)
 
 
+@Route(
+    "POST",
+    f"{_SCHEDULE}/resume",
+    Role.WRITER,
+    summary="Resume a paused schedule",
+    responses={200: ScheduleResponse},
+    conditions=(IF_MATCH,),
+)
 def resume_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Let a schedule fire again. What came due meanwhile is missed, and fires as ``misfire`` says."""
     space, schedule_id = address_of(services, request, namespace, schedule_id)
@@ -114,6 +181,14 @@ def resume_schedule(services: Services, request: Request, *, namespace: str, sch
     return _reply(services.schedules.resume(space, schedule_id, now=now, wanted=wanted), space)
 
 
+@Route(
+    "POST",
+    f"{_SCHEDULE}/trigger",
+    Role.WRITER,
+    summary="Fire a schedule now",
+    responses={200: TriggerResponse},
+    problems=(507,),
+)
 def trigger_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Fire a schedule now, beside its occurrences, which stay as they are. A paused one, too."""
     space, schedule_id = address_of(services, request, namespace, schedule_id)
@@ -125,6 +200,14 @@ def trigger_schedule(services: Services, request: Request, *, namespace: str, sc
     return json_reply(200, TriggerResponse(schedule_id, space.name, format_instant(at), timer.firing_id))
 
 
+@Route(
+    "GET",
+    f"{_SCHEDULE}/occurrences",
+    Role.READER,
+    summary="List past and coming occurrences",
+    query=OccurrenceQuery,
+    responses={200: OccurrencesResponse},
+)
 def list_occurrences(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Return the last occurrences of a schedule with what became of them, and the next ones."""
     from duetime.recurrence import zones
@@ -189,99 +272,3 @@ def _stored_reply(stored: Stored, space: Namespace) -> Reply:
 
 def _reply(timer: Timer, space: Namespace) -> Reply:
     return json_reply(200, schedule_response(timer, space.settings.retry_policy), {"etag": etag(timer.revision)})
-
-
-_SCHEDULES = "/v1/namespaces/<namespace>/schedules"
-_SCHEDULE = f"{_SCHEDULES}/<schedule_id>"
-
-ROUTES = (
-    Route(
-        "POST",
-        _SCHEDULES,
-        create_schedule,
-        Role.WRITER,
-        summary="Create a schedule",
-        body=ScheduleBody,
-        responses={200: ScheduleResponse, 201: ScheduleResponse},
-        problems=(507,),
-    ),
-    Route(
-        "PUT",
-        _SCHEDULE,
-        put_schedule,
-        Role.WRITER,
-        summary="Create or replace a schedule",
-        query=PutScheduleQuery,
-        body=ScheduleBody,
-        responses={200: ScheduleResponse, 201: ScheduleResponse},
-        problems=(507,),
-        conditions=(IF_MATCH,),
-    ),
-    Route(
-        "GET",
-        _SCHEDULE,
-        get_schedule,
-        Role.READER,
-        summary="Read a schedule",
-        responses={200: ScheduleResponse, 304: None},
-        conditions=(IF_NONE_MATCH,),
-    ),
-    Route(
-        "PATCH",
-        _SCHEDULE,
-        patch_schedule,
-        Role.WRITER,
-        summary="Change what is given of a schedule",
-        body=SchedulePatch,
-        body_type="application/merge-patch+json",
-        responses={200: ScheduleResponse},
-        conditions=(IF_MATCH,),
-    ),
-    Route(
-        "DELETE",
-        _SCHEDULE,
-        delete_schedule,
-        Role.WRITER,
-        summary="Remove a schedule and its history",
-        responses={200: ScheduleDeletionResponse},
-        conditions=(IF_MATCH,),
-    ),
-    Route(
-        "POST",
-        f"{_SCHEDULE}/pause",
-        pause_schedule,
-        Role.WRITER,
-        summary="Pause a schedule",
-        body=PauseBody,
-        body_is_required=False,
-        responses={200: ScheduleResponse},
-        conditions=(IF_MATCH,),
-    ),
-    Route(
-        "POST",
-        f"{_SCHEDULE}/resume",
-        resume_schedule,
-        Role.WRITER,
-        summary="Resume a paused schedule",
-        responses={200: ScheduleResponse},
-        conditions=(IF_MATCH,),
-    ),
-    Route(
-        "POST",
-        f"{_SCHEDULE}/trigger",
-        trigger_schedule,
-        Role.WRITER,
-        summary="Fire a schedule now",
-        responses={200: TriggerResponse},
-        problems=(507,),
-    ),
-    Route(
-        "GET",
-        f"{_SCHEDULE}/occurrences",
-        list_occurrences,
-        Role.READER,
-        summary="List past and coming occurrences",
-        query=OccurrenceQuery,
-        responses={200: OccurrencesResponse},
-    ),
-)

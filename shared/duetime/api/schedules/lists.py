@@ -27,7 +27,10 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.principals import Role
 from duetime.domain.schedules import ScheduleState
 
+_SCHEDULES = "/v1/namespaces/<namespace>/schedules"
 
+
+@Route("GET", _SCHEDULES, Role.READER, summary="List schedules", query=ScheduleQuery, responses={200: SchedulePage})
 def list_schedules(services: Services, request: Request, *, namespace: str) -> Reply:
     """Return a page of the schedules that match all filters. A page may be short or empty and not be the last."""
     space = services.namespaces.get(namespace, request.principal)
@@ -47,6 +50,15 @@ def list_schedules(services: Services, request: Request, *, namespace: str) -> R
     )
 
 
+@Route(
+    "POST",
+    f"{_SCHEDULES}/pause",
+    Role.WRITER,
+    summary="Pause schedules by filter, a page at a time",
+    body=PauseSchedulesBody,
+    body_is_required=False,
+    responses={200: ChangedSchedulesResponse},
+)
 def pause_schedules(services: Services, request: Request, *, namespace: str) -> Reply:
     """Pause a page of the active schedules that match all filters."""
     space = services.namespaces.get(namespace, request.principal)
@@ -64,6 +76,15 @@ def pause_schedules(services: Services, request: Request, *, namespace: str) -> 
     return json_reply(200, changed_response(page, cursors.encode))
 
 
+@Route(
+    "POST",
+    f"{_SCHEDULES}/resume",
+    Role.WRITER,
+    summary="Resume schedules by filter, a page at a time",
+    body=ResumeSchedulesBody,
+    body_is_required=False,
+    responses={200: ChangedSchedulesResponse},
+)
 def resume_schedules(services: Services, request: Request, *, namespace: str) -> Reply:
     """Resume a page of the paused schedules that match all filters."""
     space = services.namespaces.get(namespace, request.principal)
@@ -80,6 +101,15 @@ def resume_schedules(services: Services, request: Request, *, namespace: str) ->
     return json_reply(200, changed_response(page, cursors.encode))
 
 
+@Route(
+    "POST",
+    f"{_SCHEDULES}/recompute",
+    Role.WRITER,
+    summary="Compute again when schedules occur next, a page at a time",
+    body=PagedBody,
+    body_is_required=False,
+    responses={200: ChangedSchedulesResponse},
+)
 def recompute_schedules(services: Services, request: Request, *, namespace: str) -> Reply:
     """Compute again when a page of schedules occur next: for a new release of tzdata. The same is not written."""
     space = services.namespaces.get(namespace, request.principal)
@@ -100,48 +130,3 @@ def _cursors(
 ) -> ListCursors:
     times = map(instant, (filters.due_from, filters.due_to))
     return services.cursors.of(request.principal, purpose, space.name, filters.tag, *times, *more)
-
-
-_SCHEDULES = "/v1/namespaces/<namespace>/schedules"
-
-ROUTES = (
-    Route(
-        "GET",
-        _SCHEDULES,
-        list_schedules,
-        Role.READER,
-        summary="List schedules",
-        query=ScheduleQuery,
-        responses={200: SchedulePage},
-    ),
-    Route(
-        "POST",
-        f"{_SCHEDULES}/pause",
-        pause_schedules,
-        Role.WRITER,
-        summary="Pause schedules by filter, a page at a time",
-        body=PauseSchedulesBody,
-        body_is_required=False,
-        responses={200: ChangedSchedulesResponse},
-    ),
-    Route(
-        "POST",
-        f"{_SCHEDULES}/resume",
-        resume_schedules,
-        Role.WRITER,
-        summary="Resume schedules by filter, a page at a time",
-        body=ResumeSchedulesBody,
-        body_is_required=False,
-        responses={200: ChangedSchedulesResponse},
-    ),
-    Route(
-        "POST",
-        f"{_SCHEDULES}/recompute",
-        recompute_schedules,
-        Role.WRITER,
-        summary="Compute again when schedules occur next, a page at a time",
-        body=PagedBody,
-        body_is_required=False,
-        responses={200: ChangedSchedulesResponse},
-    ),
-)

@@ -15,6 +15,15 @@ from duetime.domain.principals import Role, own_tenant
 from duetime.domain.times import MILLISECOND
 
 
+@Route(
+    "POST",
+    "/v1/schedules/preview",
+    Role.READER,
+    summary="Preview a schedule without storing it",
+    body=SchedulePreviewBody,
+    responses={200: SchedulePreviewResponse},
+    keeps=Keeps.NOTHING,
+)
 def preview_schedule(services: Services, request: Request) -> Reply:
     """Return when a schedule would occur, with a sentence in English. Nothing is stored."""
     # Loading the calendars takes a tenth of a cold start, and other requests do without.
@@ -33,17 +42,3 @@ def preview_schedule(services: Services, request: Request) -> Reply:
     items = [occurrence_response(each, zone) for each in found]
     changes = [clock_change_response(each) for each in affected_changes(spec, first, calendar)]
     return json_reply(200, SchedulePreviewResponse(sentence(spec), spec.time_zone, zones.VERSION, items, changes))
-
-
-ROUTES = (
-    Route(
-        "POST",
-        "/v1/schedules/preview",
-        preview_schedule,
-        Role.READER,
-        summary="Preview a schedule without storing it",
-        body=SchedulePreviewBody,
-        responses={200: SchedulePreviewResponse},
-        keeps=Keeps.NOTHING,
-    ),
-)

@@ -36,6 +36,18 @@ from duetime.stores.port.calls import CallRef
 ResultT = TypeVar("ResultT")
 
 
+_SERVICE_CALLS = "/v1/tenants/<tenant>/service-calls"
+
+
+@Route(
+    "POST",
+    f"{_SERVICE_CALLS}/batch",
+    Role.WRITER,
+    summary="Submit up to 500 service calls, with a result for each",
+    body=ServiceCallBatch,
+    responses={200: BatchResponse},
+    headers=(CORRELATION_ID,),
+)
 def submit_service_calls(services: Services, request: Request, *, tenant: str) -> Reply:
     """Submit up to 500 service calls. Each succeeds or fails alone."""
     context = services.context
@@ -57,11 +69,27 @@ def submit_service_calls(services: Services, request: Request, *, tenant: str) -
     return Reply(status=200, body=encode_ascii(BatchResponse(items)))
 
 
+@Route(
+    "POST",
+    f"{_SERVICE_CALLS}/batch-cancel",
+    Role.WRITER,
+    summary="Cancel up to 500 waiting service calls, with a result for each",
+    body=ServiceCallItemBatch,
+    responses={200: BatchResponse},
+)
 def cancel_service_calls(services: Services, request: Request, *, tenant: str) -> Reply:
     """Cancel up to 500 waiting service calls, which stay readable. Each succeeds or fails alone."""
     return _each_ref(services, request, tenant, services.calls.cancel_many)
 
 
+@Route(
+    "POST",
+    f"{_SERVICE_CALLS}/batch-delete",
+    Role.WRITER,
+    summary="Remove up to 500 finished service calls, with a result for each",
+    body=ServiceCallItemBatch,
+    responses={200: BatchResponse},
+)
 def delete_service_calls(services: Services, request: Request, *, tenant: str) -> Reply:
     """Remove up to 500 finished service calls with all that they have. Each succeeds or fails alone."""
     return _each_ref(services, request, tenant, services.calls.delete_many)
@@ -82,37 +110,3 @@ def _each_ref(
 
     items = each_item(found, read, lambda asked: act(asked, new_id=context.new_id, now=now), item_result)
     return Reply(status=200, body=encode_ascii(BatchResponse(items)))
-
-
-_SERVICE_CALLS = "/v1/tenants/<tenant>/service-calls"
-
-ROUTES = (
-    Route(
-        "POST",
-        f"{_SERVICE_CALLS}/batch",
-        submit_service_calls,
-        Role.WRITER,
-        summary="Submit up to 500 service calls, with a result for each",
-        body=ServiceCallBatch,
-        responses={200: BatchResponse},
-        headers=(CORRELATION_ID,),
-    ),
-    Route(
-        "POST",
-        f"{_SERVICE_CALLS}/batch-cancel",
-        cancel_service_calls,
-        Role.WRITER,
-        summary="Cancel up to 500 waiting service calls, with a result for each",
-        body=ServiceCallItemBatch,
-        responses={200: BatchResponse},
-    ),
-    Route(
-        "POST",
-        f"{_SERVICE_CALLS}/batch-delete",
-        delete_service_calls,
-        Role.WRITER,
-        summary="Remove up to 500 finished service calls, with a result for each",
-        body=ServiceCallItemBatch,
-        responses={200: BatchResponse},
-    ),
-)

@@ -21,7 +21,20 @@ from duetime.domain.principals import Role
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.port.calls import CallRef
 
+_SERVICE_CALLS = "/v1/tenants/<tenant>/service-calls"
+_SERVICE_CALL = "/v1/tenants/<tenant>/service-calls/<service_call_id>"
 
+
+@Route(
+    "POST",
+    _SERVICE_CALLS,
+    Role.WRITER,
+    summary="Submit a service call; 200 when the same was submitted under the same idempotency key before",
+    body=ServiceCallBody,
+    responses={202: ServiceCallResponse, 200: ServiceCallResponse},
+    headers=(CORRELATION_ID,),
+    keeps=Keeps.RESOURCE,
+)
 def submit_service_call(services: Services, request: Request, *, tenant: str) -> Reply:
     """Submit a service call: 202, or 200 when the same was submitted under this idempotency key.
 
@@ -34,6 +47,15 @@ def submit_service_call(services: Services, request: Request, *, tenant: str) ->
     return _submitted_reply(services.calls.submit(tenant, submission, now=now))
 
 
+@Route(
+    "GET",
+    _SERVICE_CALL,
+    Role.READER,
+    summary="Read a service call",
+    responses={200: ServiceCallResponse, 304: None},
+    problems=(409,),
+    conditions=(IF_NONE_MATCH,),
+)
 def get_service_call(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
     """Return a service call; 304 when ``If-None-Match`` names its revision."""
     context = services.context
@@ -43,6 +65,16 @@ def get_service_call(services: Services, request: Request, *, tenant: str, servi
     )
 
 
+@Route(
+    "PATCH",
+    _SERVICE_CALL,
+    Role.WRITER,
+    summary="Change name, tags or star; while nothing of it is in flight also due time and request",
+    body=ServiceCallPatch,
+    body_type="application/merge-patch+json",
+    responses={200: ServiceCallResponse},
+    conditions=(IF_MATCH,),
+)
 def patch_service_call(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
     """Apply a merge patch. One that changes nothing does not even change the revision."""
     context = services.context
@@ -53,6 +85,14 @@ def patch_service_call(services: Services, request: Request, *, tenant: str, ser
     return _call_reply(200, services.calls.update(ref, change_of, new_id=context.new_id, now=now, wanted=wanted))
 
 
+@Route(
+    "POST",
+    f"{_SERVICE_CALL}/fire",
+    Role.WRITER,
+    summary="Make a service call that waits for its due time or its next attempt due now",
+    responses={200: ServiceCallResponse},
+    conditions=(IF_MATCH,),
+)
 def fire_service_call(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
     """Make a waiting service call due now. One that is due already stays as it is."""
     context = services.context
@@ -62,6 +102,14 @@ def fire_service_call(services: Services, request: Request, *, tenant: str, serv
     return _call_reply(200, services.calls.fire(ref, new_id=context.new_id, now=now, wanted=wanted))
 
 
+@Route(
+    "POST",
+    f"{_SERVICE_CALL}/cancel",
+    Role.WRITER,
+    summary="Cancel a service call that waits for its due time or its next attempt: it is kept as Cancelled",
+    responses={200: ServiceCallResponse},
+    conditions=(IF_MATCH,),
+)
 def cancel_service_call(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
     """End a waiting service call as Cancelled and keep it. One that is Cancelled already stays as it is."""
     context = services.context
@@ -71,6 +119,15 @@ def cancel_service_call(services: Services, request: Request, *, tenant: str, se
     return _call_reply(200, services.calls.cancel(ref, new_id=context.new_id, now=now, wanted=wanted))
 
 
+@Route(
+    "DELETE",
+    _SERVICE_CALL,
+    Role.WRITER,
+    summary="Remove a finished service call with its executions",
+    responses={204: None},
+    problems=(409,),
+    conditions=(IF_MATCH,),
+)
 def delete_service_call(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
     """Remove a finished service call with its executions and events (204)."""
     context = services.context
@@ -79,6 +136,18 @@ def delete_service_call(services: Services, request: Request, *, tenant: str, se
     return Reply(status=204)
 
 
+@Route(
+    "POST",
+    f"{_SERVICE_CALL}/rerun",
+    Role.WRITER,
+    summary="Submit a finished service call anew",
+    body=RerunBody,
+    body_is_required=False,
+    responses={202: ServiceCallResponse, 200: ServiceCallResponse},
+    conditions=(IF_MATCH,),
+    headers=(CORRELATION_ID,),
+    keeps=Keeps.RESOURCE,
+)
 def rerun_service_call(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
     """Submit a new service call with the request of a finished one."""
     context = services.context
@@ -99,83 +168,3 @@ def _submitted_reply(submitted: Submitted) -> Reply:
 
 def _call_reply(status: int, call: ServiceCall) -> Reply:
     return json_reply(status, call_response(call), {"etag": etag(call.revision)})
-
-
-_SERVICE_CALLS = "/v1/tenants/<tenant>/service-calls"
-_SERVICE_CALL = "/v1/tenants/<tenant>/service-calls/<service_call_id>"
-
-ROUTES = (
-    Route(
-        "POST",
-        _SERVICE_CALLS,
-        submit_service_call,
-        Role.WRITER,
-        summary="Submit a service call; 200 when the same was submitted under the same idempotency key before",
-        body=ServiceCallBody,
-        responses={202: ServiceCallResponse, 200: ServiceCallResponse},
-        headers=(CORRELATION_ID,),
-        keeps=Keeps.RESOURCE,
-    ),
-    Route(
-        "GET",
-        _SERVICE_CALL,
-        get_service_call,
-        Role.READER,
-        summary="Read a service call",
-        responses={200: ServiceCallResponse, 304: None},
-        problems=(409,),
-        conditions=(IF_NONE_MATCH,),
-    ),
-    Route(
-        "PATCH",
-        _SERVICE_CALL,
-        patch_service_call,
-        Role.WRITER,
-        summary="Change name, tags or star; while nothing of it is in flight also due time and request",
-        body=ServiceCallPatch,
-        body_type="application/merge-patch+json",
-        responses={200: ServiceCallResponse},
-        conditions=(IF_MATCH,),
-    ),
-    Route(
-        "DELETE",
-        _SERVICE_CALL,
-        delete_service_call,
-        Role.WRITER,
-        summary="Remove a finished service call with its executions",
-        responses={204: None},
-        problems=(409,),
-        conditions=(IF_MATCH,),
-    ),
-    Route(
-        "POST",
-        f"{_SERVICE_CALL}/cancel",
-        cancel_service_call,
-        Role.WRITER,
-        summary="Cancel a service call that waits for its due time or its next attempt: it is kept as Cancelled",
-        responses={200: ServiceCallResponse},
-        conditions=(IF_MATCH,),
-    ),
-    Route(
-        "POST",
-        f"{_SERVICE_CALL}/fire",
-        fire_service_call,
-        Role.WRITER,
-        summary="Make a service call that waits for its due time or its next attempt due now",
-        responses={200: ServiceCallResponse},
-        conditions=(IF_MATCH,),
-    ),
-    Route(
-        "POST",
-        f"{_SERVICE_CALL}/rerun",
-        rerun_service_call,
-        Role.WRITER,
-        summary="Submit a finished service call anew",
-        body=RerunBody,
-        body_is_required=False,
-        responses={202: ServiceCallResponse, 200: ServiceCallResponse},
-        conditions=(IF_MATCH,),
-        headers=(CORRELATION_ID,),
-        keeps=Keeps.RESOURCE,
-    ),
-)

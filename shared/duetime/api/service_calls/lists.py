@@ -37,6 +37,19 @@ from duetime.stores.port.calls import CallFilter, CallOrder, CallRef
 LAST_EVENT_ID = "Last-Event-ID"
 
 
+_SERVICE_CALLS = "/v1/tenants/<tenant>/service-calls"
+_EXECUTIONS = "/v1/tenants/<tenant>/service-calls/<service_call_id>/executions"
+_SERVICE_CALL = "/v1/tenants/<tenant>/service-calls/<service_call_id>"
+
+
+@Route(
+    "GET",
+    _SERVICE_CALLS,
+    Role.READER,
+    summary="List service calls",
+    query=CallQuery,
+    responses={200: ServiceCallPage},
+)
 def list_service_calls(services: Services, request: Request, *, tenant: str) -> Reply:
     """Return a page of the service calls that match all filters. A page may be short or empty and not be the last."""
     query = read_query(CallQuery, request, lists=("tag",))
@@ -54,6 +67,15 @@ def list_service_calls(services: Services, request: Request, *, tenant: str) -> 
     )
 
 
+@Route(
+    "GET",
+    _EXECUTIONS,
+    Role.READER,
+    summary="List the executions of a service call, without bodies",
+    query=PageQuery,
+    responses={200: ExecutionPage},
+    problems=(409,),
+)
 def list_executions(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
     """Return the executions of a service call, newest first, without bodies."""
     calls = services.calls
@@ -73,6 +95,14 @@ def list_executions(services: Services, request: Request, *, tenant: str, servic
     )
 
 
+@Route(
+    "GET",
+    f"{_EXECUTIONS}/<execution_id>",
+    Role.READER,
+    summary="Read an execution: what was sent and what came back",
+    responses={200: ExecutionResponse},
+    problems=(409,),
+)
 def get_execution(
     services: Services,
     request: Request,  # noqa: ARG001
@@ -90,6 +120,18 @@ def get_execution(
     return Reply(status=200, body=encode_ascii(execution_response(found)))
 
 
+@Route(
+    "GET",
+    f"{_SERVICE_CALL}/events",
+    Role.READER,
+    summary="List the events of a service call in order; as server-sent events where one process serves all,"
+    " with a 204 when there will be no more",
+    query=EventQuery,
+    responses={200: EventPage, 204: None},
+    media_types={200: "text/event-stream"},
+    problems=(409,),
+    headers=(LAST_EVENT_ID,),
+)
 def list_events(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
     """Return the events of a service call in order, after a sequence number.
 
@@ -144,52 +186,3 @@ def _filter(query: CallQuery) -> CallFilter:
     }
     same = {each.name: getattr(query, each.name) for each in fields(CallFilter) if each.name not in renamed}
     return CallFilter(**same, **renamed)
-
-
-_SERVICE_CALLS = "/v1/tenants/<tenant>/service-calls"
-_EXECUTIONS = "/v1/tenants/<tenant>/service-calls/<service_call_id>/executions"
-_SERVICE_CALL = "/v1/tenants/<tenant>/service-calls/<service_call_id>"
-
-ROUTES = (
-    Route(
-        "GET",
-        _SERVICE_CALLS,
-        list_service_calls,
-        Role.READER,
-        summary="List service calls",
-        query=CallQuery,
-        responses={200: ServiceCallPage},
-    ),
-    Route(
-        "GET",
-        _EXECUTIONS,
-        list_executions,
-        Role.READER,
-        summary="List the executions of a service call, without bodies",
-        query=PageQuery,
-        responses={200: ExecutionPage},
-        problems=(409,),
-    ),
-    Route(
-        "GET",
-        f"{_EXECUTIONS}/<execution_id>",
-        get_execution,
-        Role.READER,
-        summary="Read an execution: what was sent and what came back",
-        responses={200: ExecutionResponse},
-        problems=(409,),
-    ),
-    Route(
-        "GET",
-        f"{_SERVICE_CALL}/events",
-        list_events,
-        Role.READER,
-        summary="List the events of a service call in order; as server-sent events where one process serves all,"
-        " with a 204 when there will be no more",
-        query=EventQuery,
-        responses={200: EventPage, 204: None},
-        media_types={200: "text/event-stream"},
-        problems=(409,),
-        headers=(LAST_EVENT_ID,),
-    ),
-)

@@ -18,6 +18,14 @@ from duetime.domain.principals import Role
 from duetime.stores.store_clock import TOLERANCE_SECONDS
 
 
+@Route(
+    "GET",
+    "/v1/shards",
+    Role.ADMIN,
+    summary="List shards and who polls them",
+    query=PageQuery,
+    responses={200: ShardPage},
+)
 def list_shards(services: Services, request: Request) -> Reply:
     """Return the shards with their owners, by id. A cursor is the last id that was shown."""
     query = read_query(PageQuery, request)
@@ -33,6 +41,13 @@ def list_shards(services: Services, request: Request) -> Reply:
     return json_reply(200, ShardPage([shard_response(status) for status in statuses], next_cursor))
 
 
+@Route(
+    "GET",
+    "/health",
+    PUBLIC,
+    summary="Is the service, with its store, ready?",
+    responses={200: HealthResponse, 503: HealthResponse},
+)
 def get_health(services: Services, request: Request) -> Reply:  # noqa: ARG001
     """Return 200 when the store responds, 503 when it does not. A wrong clock is reported and changes nothing."""
     try:
@@ -61,24 +76,3 @@ def _shard_id(cursor: str) -> int:
         return int(cursor)
     except ValueError:
         raise InvalidCursor("cursor", "is not a cursor of this list") from None
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/v1/shards",
-        list_shards,
-        Role.ADMIN,
-        summary="List shards and who polls them",
-        query=PageQuery,
-        responses={200: ShardPage},
-    ),
-    Route(
-        "GET",
-        "/health",
-        get_health,
-        PUBLIC,
-        summary="Is the service, with its store, ready?",
-        responses={200: HealthResponse, 503: HealthResponse},
-    ),
-)

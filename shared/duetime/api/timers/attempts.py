@@ -13,7 +13,16 @@ from duetime.domain.attempts import read_attempts
 from duetime.domain.principals import Role
 from duetime.domain.timers import Timer
 
+_TIMER = "/v1/namespaces/<namespace>/timers/<timer_id>"
 
+
+@Route(
+    "GET",
+    f"{_TIMER}/attempts",
+    Role.READER,
+    summary="List the last attempts of a timer, oldest first",
+    responses={200: AttemptPage},
+)
 def list_attempts(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """Return the last attempts of a timer, oldest first, on one page."""
     space, timer_id = read_address(services, request, namespace, timer_id)
@@ -24,17 +33,3 @@ def attempts_reply(services: Services, request: Request, timer: Timer) -> Reply:
     rules = services.context.redaction
     shown = [shown_attempt(each, request.principal, rules) for each in read_attempts(timer.attempt_log)]
     return Reply(status=200, body=encode_ascii(AttemptPage([attempt_response(each) for each in shown], None)))
-
-
-_TIMER = "/v1/namespaces/<namespace>/timers/<timer_id>"
-
-ROUTES = (
-    Route(
-        "GET",
-        f"{_TIMER}/attempts",
-        list_attempts,
-        Role.READER,
-        summary="List the last attempts of a timer, oldest first",
-        responses={200: AttemptPage},
-    ),
-)

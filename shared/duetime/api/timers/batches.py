@@ -38,6 +38,17 @@ ResultT = TypeVar("ResultT")
 ItemT = TypeVar("ItemT")
 
 
+_TIMERS = "/v1/namespaces/<namespace>/timers"
+
+
+@Route(
+    "POST",
+    f"{_TIMERS}/batch",
+    Role.WRITER,
+    summary="Create up to 500 timers, with a result for each",
+    body=TimerBatch,
+    responses={200: BatchResponse},
+)
 def create_timers(services: Services, request: Request, *, namespace: str) -> Reply:
     """Create up to 500 timers. Each succeeds or fails alone."""
     context = services.context
@@ -60,12 +71,28 @@ def create_timers(services: Services, request: Request, *, namespace: str) -> Re
     return Reply(status=200, body=encode_ascii(BatchResponse(items)))
 
 
+@Route(
+    "POST",
+    f"{_TIMERS}/batch-cancel",
+    Role.WRITER,
+    summary="Cancel up to 500 waiting timers, with a result for each",
+    body=TimerItemBatch,
+    responses={200: BatchResponse},
+)
 def cancel_timers(services: Services, request: Request, *, namespace: str) -> Reply:
     """Cancel up to 500 waiting timers, which stay readable. Each succeeds or fails alone."""
     items = _each_ref(services, request, namespace, services.timers.cancel_many, item_result)
     return Reply(status=200, body=encode_ascii(BatchResponse(items)))
 
 
+@Route(
+    "POST",
+    f"{_TIMERS}/batch-delete",
+    Role.WRITER,
+    summary="Remove up to 500 timers, with a result for each",
+    body=TimerItemBatch,
+    responses={200: DeletedBatch},
+)
 def delete_timers(services: Services, request: Request, *, namespace: str) -> Reply:
     """Remove up to 500 timers in any state. Each succeeds or fails alone."""
 
@@ -95,36 +122,3 @@ def _each_ref(
         return wanted.id, TimerRef(check_id(space, wanted.id), wanted.revision)
 
     return each_item(found, read, lambda refs: act(space, refs, now=now), respond)
-
-
-_TIMERS = "/v1/namespaces/<namespace>/timers"
-
-ROUTES = (
-    Route(
-        "POST",
-        f"{_TIMERS}/batch",
-        create_timers,
-        Role.WRITER,
-        summary="Create up to 500 timers, with a result for each",
-        body=TimerBatch,
-        responses={200: BatchResponse},
-    ),
-    Route(
-        "POST",
-        f"{_TIMERS}/batch-cancel",
-        cancel_timers,
-        Role.WRITER,
-        summary="Cancel up to 500 waiting timers, with a result for each",
-        body=TimerItemBatch,
-        responses={200: BatchResponse},
-    ),
-    Route(
-        "POST",
-        f"{_TIMERS}/batch-delete",
-        delete_timers,
-        Role.WRITER,
-        summary="Remove up to 500 timers, with a result for each",
-        body=TimerItemBatch,
-        responses={200: DeletedBatch},
-    ),
-)

@@ -23,7 +23,31 @@ from duetime.domain.principals import Role
 from duetime.domain.timers import Timer
 from duetime.stores.port.timers import PutMode
 
+_TIMERS = "/v1/namespaces/<namespace>/timers"
+_TIMER = "/v1/namespaces/<namespace>/timers/<timer_id>"
 
+
+def _action(action: str, summary: str) -> Route:
+    return Route(
+        "POST",
+        f"{_TIMER}/{action}",
+        Role.WRITER,
+        summary=summary,
+        responses={200: TimerResponse},
+        conditions=(IF_MATCH,),
+    )
+
+
+@Route(
+    "POST",
+    _TIMERS,
+    Role.WRITER,
+    summary="Create a timer",
+    body=TimerBody,
+    responses={200: TimerResponse, 201: TimerResponse},
+    problems=(507,),
+    shares_write=True,
+)
 def create_timer(services: Services, request: Request, *, namespace: str) -> Deferred:
     """Create a timer: 201, or 200 when the same timer exists. Another timer with this id is a 409."""
     context = services.context
@@ -34,6 +58,17 @@ def create_timer(services: Services, request: Request, *, namespace: str) -> Def
     return Deferred(timer, PutMode.CREATE, lambda stored: _stored_reply(stored, space))
 
 
+@Route(
+    "PUT",
+    _TIMER,
+    Role.WRITER,
+    summary="Create or replace a timer, even after it fired",
+    body=TimerBody,
+    responses={200: TimerResponse, 201: TimerResponse},
+    problems=(507,),
+    conditions=(IF_MATCH, IF_NONE_MATCH),
+    shares_write=True,
+)
 def put_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply | Deferred:
     """Create a timer (201) or replace it (200), whatever its state is."""
     context = services.context
@@ -52,6 +87,14 @@ def put_timer(services: Services, request: Request, *, namespace: str, timer_id:
     return Deferred(timer, PutMode.REPLACE, lambda stored: _stored_reply(stored, space))
 
 
+@Route(
+    "GET",
+    _TIMER,
+    Role.READER,
+    summary="Read a timer",
+    responses={200: TimerResponse, 304: None},
+    conditions=(IF_NONE_MATCH,),
+)
 def get_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """Return a timer; 304 when ``If-None-Match`` names its revision."""
     space, timer_id = read_address(services, request, namespace, timer_id)
@@ -61,6 +104,16 @@ def get_timer(services: Services, request: Request, *, namespace: str, timer_id:
     )
 
 
+@Route(
+    "PATCH",
+    _TIMER,
+    Role.WRITER,
+    summary="Change what is given of a timer that has not finished",
+    body=TimerPatch,
+    body_type="application/merge-patch+json",
+    responses={200: TimerResponse},
+    conditions=(IF_MATCH,),
+)
 def patch_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """Apply a merge patch to a timer that has not finished. An empty one does not even change the revision."""
     context = services.context
@@ -73,6 +126,14 @@ def patch_timer(services: Services, request: Request, *, namespace: str, timer_i
     return _timer_reply(timer, space)
 
 
+@Route(
+    "DELETE",
+    _TIMER,
+    Role.WRITER,
+    summary="Remove a timer in any state",
+    responses={200: DeleteResponse},
+    conditions=(IF_MATCH,),
+)
 def delete_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """Remove a timer in any state. The response says whether an attempt may be in flight."""
     space, timer_id = read_address(services, request, namespace, timer_id)
@@ -81,16 +142,19 @@ def delete_timer(services: Services, request: Request, *, namespace: str, timer_
     return json_reply(200, DeleteResponse(timer_id, space.name, deleted.attempt_in_flight))
 
 
+@_action("cancel", "Cancel a waiting timer; it stays readable")
 def cancel_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """End a waiting timer as Cancelled and keep it. One that is Cancelled already stays as it is."""
     return _acted(services, request, namespace, timer_id, services.timers.cancel)
 
 
+@_action("fire", "Fire a waiting timer now")
 def fire_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """Make a waiting timer due now. A timer that is due already stays as it is."""
     return _acted(services, request, namespace, timer_id, services.timers.fire)
 
 
+@_action("redrive", "Put a failed timer back to scheduled, due now")
 def redrive_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """Schedule a failed timer again, due now. It is the same firing, with all attempts ahead."""
     return _acted(services, request, namespace, timer_id, services.timers.redrive)
@@ -120,81 +184,3 @@ def _stored_reply(stored: Stored, space: Namespace) -> Reply:
 
 def _timer_reply(timer: Timer, space: Namespace) -> Reply:
     return json_reply(200, timer_response(timer, space.settings.retry_policy), {"etag": etag(timer.revision)})
-
-
-_TIMERS = "/v1/namespaces/<namespace>/timers"
-_TIMER = "/v1/namespaces/<namespace>/timers/<timer_id>"
-
-
-def _action(action: str, endpoint: Callable[..., Reply], summary: str) -> Route:
-    return Route(
-        "POST",
-        f"{_TIMER}/{action}",
-        endpoint,
-        Role.WRITER,
-        summary=summary,
-        responses={200: TimerResponse},
-        conditions=(IF_MATCH,),
-    )
-
-
-ROUTES = (
-    Route(
-        "POST",
-        _TIMERS,
-        create_timer,
-        Role.WRITER,
-        summary="Create a timer",
-        body=TimerBody,
-        responses={200: TimerResponse, 201: TimerResponse},
-        problems=(507,),
-        shares_write=True,
-    ),
-    Route(
-        "PUT",
-        _TIMER,
-        put_timer,
-        Role.WRITER,
-        summary="Create or replace a timer, even after it fired",
-        body=TimerBody,
-        responses={200: TimerResponse, 201: TimerResponse},
-        problems=(507,),
-        conditions=(
-            IF_MATCH,
-            IF_NONE_MATCH,
-        ),
-        shares_write=True,
-    ),
-    Route(
-        "GET",
-        _TIMER,
-        get_timer,
-        Role.READER,
-        summary="Read a timer",
-        responses={200: TimerResponse, 304: None},
-        conditions=(IF_NONE_MATCH,),
-    ),
-    Route(
-        "PATCH",
-        _TIMER,
-        patch_timer,
-        Role.WRITER,
-        summary="Change what is given of a timer that has not finished",
-        body=TimerPatch,
-        body_type="application/merge-patch+json",
-        responses={200: TimerResponse},
-        conditions=(IF_MATCH,),
-    ),
-    Route(
-        "DELETE",
-        _TIMER,
-        delete_timer,
-        Role.WRITER,
-        summary="Remove a timer in any state",
-        responses={200: DeleteResponse},
-        conditions=(IF_MATCH,),
-    ),
-    _action("cancel", cancel_timer, "Cancel a waiting timer; it stays readable"),
-    _action("redrive", redrive_timer, "Put a failed timer back to scheduled, due now"),
-    _action("fire", fire_timer, "Fire a waiting timer now"),
-)

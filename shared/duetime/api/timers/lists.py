@@ -17,7 +17,10 @@ from duetime.app.readers import shown_timer
 from duetime.domain.principals import Role
 from duetime.domain.timers import TimerState
 
+_TIMERS = "/v1/namespaces/<namespace>/timers"
 
+
+@Route("GET", _TIMERS, Role.READER, summary="List timers", query=TimerQuery, responses={200: TimerPage})
 def list_timers(services: Services, request: Request, *, namespace: str) -> Reply:
     """Return a page of the timers that match all filters. A page may be short or empty and not be the last."""
     space = services.namespaces.get(namespace, request.principal)
@@ -49,18 +52,3 @@ def _state(query: TimerQuery) -> TimerState | None:
         given = [name for name in ("failed_from", "failed_to") if getattr(query, name) is not None]
         raise InvalidFields([FieldError(json_name(name), "goes with state=Failed alone") for name in given])
     return TimerState.FAILED
-
-
-_TIMERS = "/v1/namespaces/<namespace>/timers"
-
-ROUTES = (
-    Route(
-        "GET",
-        _TIMERS,
-        list_timers,
-        Role.READER,
-        summary="List timers",
-        query=TimerQuery,
-        responses={200: TimerPage},
-    ),
-)

@@ -12,6 +12,15 @@ from duetime.api.timers.responses import MovedTimersResponse
 from duetime.domain.principals import Role
 
 
+@Route(
+    "POST",
+    "/v1/namespaces/<namespace>/timers/recompute",
+    Role.WRITER,
+    summary="Compute again when timers with a localTime are due, a page at a time",
+    body=PagedBody,
+    body_is_required=False,
+    responses={200: MovedTimersResponse},
+)
 def recompute_timers(services: Services, request: Request, *, namespace: str) -> Reply:
     """Compute again when timers with a localTime are due: for a new release of tzdata. The same is not written."""
     space = services.namespaces.get(namespace, request.principal)
@@ -25,17 +34,3 @@ def recompute_timers(services: Services, request: Request, *, namespace: str) ->
         dry_run=body.dry_run or False,
     )
     return json_reply(200, MovedTimersResponse(page.affected, page.skipped, cursors.encode(page.next_cursor)))
-
-
-ROUTES = (
-    Route(
-        "POST",
-        "/v1/namespaces/<namespace>/timers/recompute",
-        recompute_timers,
-        Role.WRITER,
-        summary="Compute again when timers with a localTime are due, a page at a time",
-        body=PagedBody,
-        body_is_required=False,
-        responses={200: MovedTimersResponse},
-    ),
-)

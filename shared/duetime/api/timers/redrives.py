@@ -21,7 +21,18 @@ from duetime.domain.errors import DuetimeError
 from duetime.domain.namespaces import Namespace
 from duetime.domain.principals import Principal, Role
 
+_NAMESPACE = "/v1/namespaces/<namespace>"
 
+
+@Route(
+    "POST",
+    f"{_NAMESPACE}/redrive",
+    Role.WRITER,
+    summary="Redrive failed timers by filter, a page at a time, or by ids",
+    body=RedriveBody,
+    body_is_required=False,
+    responses={200: RedriveResponse},
+)
 def redrive_timers(services: Services, request: Request, *, namespace: str) -> Reply:
     """Redrive failed timers: one page of those that match the filters, or those with the given ids."""
     return redrive_within(services, request, services.namespaces.get(namespace, request.principal))
@@ -81,19 +92,3 @@ def _redrive_by_ids(services: Services, space: Namespace, ids: Sequence[str]) ->
     return RedriveResponse(
         redriven=redriven, skipped=len(ids) - redriven, examined=len(ids), next_cursor=None, items=items
     )
-
-
-_NAMESPACE = "/v1/namespaces/<namespace>"
-
-ROUTES = (
-    Route(
-        "POST",
-        f"{_NAMESPACE}/redrive",
-        redrive_timers,
-        Role.WRITER,
-        summary="Redrive failed timers by filter, a page at a time, or by ids",
-        body=RedriveBody,
-        body_is_required=False,
-        responses={200: RedriveResponse},
-    ),
-)

@@ -50,6 +50,20 @@ from duetime.stores.port.timers import TimerFilter
 # -- the webhook ---------------------------------------------------------------------------------------------------
 
 
+_WEBHOOK = "/v1/tenants/<tenant>/event-webhook"
+_WEBHOOK_SECRETS = "/v1/tenants/<tenant>/event-webhook/secrets"
+_DELIVERIES = "/v1/tenants/<tenant>/event-webhook/deliveries"
+
+
+@Route(
+    "PUT",
+    _WEBHOOK,
+    Role.ADMIN,
+    summary="Set where the events of the tenant's service calls are delivered to",
+    body=EventWebhookBody,
+    responses={200: EventWebhookResponse, 201: EventWebhookResponse},
+    conditions=(IF_MATCH, IF_NONE_MATCH),
+)
 def put_event_webhook(services: Services, request: Request, *, tenant: str) -> Reply:
     """Create the event webhook (201) or replace it (200). It holds for events that are published from now on."""
     context = services.context
@@ -81,6 +95,14 @@ def put_event_webhook(services: Services, request: Request, *, tenant: str) -> R
     return _webhook_reply(201 if is_new else 200, stored, webhook)
 
 
+@Route(
+    "GET",
+    _WEBHOOK,
+    Role.ADMIN,
+    summary="Read the event webhook",
+    responses={200: EventWebhookResponse, 304: None},
+    conditions=(IF_NONE_MATCH,),
+)
 def get_event_webhook(services: Services, request: Request, *, tenant: str) -> Reply:
     """Return the event webhook; 304 when ``If-None-Match`` names its revision."""
     namespace = _found(services, tenant)
@@ -104,6 +126,14 @@ def _mismatch() -> RevisionMismatch:
     return RevisionMismatch("the event webhook is not in a state that the precondition allows")
 
 
+@Route(
+    "DELETE",
+    _WEBHOOK,
+    Role.ADMIN,
+    summary="Remove the event webhook and its secrets; what waits becomes dead letters",
+    responses={204: None},
+    conditions=(IF_MATCH,),
+)
 def delete_event_webhook(services: Services, request: Request, *, tenant: str) -> Reply:
     """Remove the event webhook and its secrets (204). Waiting deliveries become dead letters."""
     context = services.context
@@ -132,6 +162,17 @@ def delete_event_webhook(services: Services, request: Request, *, tenant: str) -
 # -- its secrets ---------------------------------------------------------------------------------------------------
 
 
+@Route(
+    "POST",
+    _WEBHOOK_SECRETS,
+    Role.ADMIN,
+    summary="Create a signing secret; the one before it stays valid for an overlap",
+    body=SecretBody,
+    body_is_required=False,
+    responses={201: CreatedSecretResponse},
+    problems=(503,),
+    keeps=Keeps.FACT,
+)
 def create_event_secret(services: Services, request: Request, *, tenant: str) -> Reply:
     """Create a signing secret and return it (201).
 
@@ -140,12 +181,26 @@ def create_event_secret(services: Services, request: Request, *, tenant: str) ->
     return created_reply(services, request, lambda: _ensured(services, tenant).name, is_internal=True)
 
 
+@Route(
+    "GET",
+    _WEBHOOK_SECRETS,
+    Role.ADMIN,
+    summary="List the signing secrets that are valid",
+    responses={200: SecretPage},
+)
 def list_event_secrets(services: Services, request: Request, *, tenant: str) -> Reply:  # noqa: ARG001
     """Return the ids and times of the secrets that are valid now, oldest first, without their values."""
     namespace = _found(services, tenant)
     return listed_reply(() if namespace is None else valid_secrets(namespace, services.context.clock.now()))
 
 
+@Route(
+    "DELETE",
+    f"{_WEBHOOK_SECRETS}/<secret_id>",
+    Role.ADMIN,
+    summary="End a signing secret at once",
+    responses={204: None},
+)
 def delete_event_secret(services: Services, request: Request, *, tenant: str, secret_id: str) -> Reply:
     """End a signing secret (204). Events are not signed with it any more."""
     context = services.context
@@ -166,6 +221,14 @@ def delete_event_secret(services: Services, request: Request, *, tenant: str, se
 # -- its deliveries ------------------------------------------------------------------------------------------------
 
 
+@Route(
+    "GET",
+    _DELIVERIES,
+    Role.READER,
+    summary="List events on their way to the webhook, delivered ones and dead letters",
+    query=DeliveryQuery,
+    responses={200: DeliveryPage},
+)
 def list_deliveries(services: Services, request: Request, *, tenant: str) -> Reply:
     """Return a page of the deliveries that match. A page may be short or empty and not be the last."""
     query = read_query(DeliveryQuery, request)
@@ -185,6 +248,13 @@ def list_deliveries(services: Services, request: Request, *, tenant: str) -> Rep
     )
 
 
+@Route(
+    "GET",
+    f"{_DELIVERIES}/<delivery_id>/attempts",
+    Role.READER,
+    summary="List the last attempts of a delivery, oldest first",
+    responses={200: AttemptPage},
+)
 def list_delivery_attempts(services: Services, request: Request, *, tenant: str, delivery_id: str) -> Reply:
     """Return the last attempts of a delivery, oldest first, on one page."""
     namespace = _found(services, tenant)
@@ -196,6 +266,15 @@ def list_delivery_attempts(services: Services, request: Request, *, tenant: str,
     return attempts_reply(services, request, timer)
 
 
+@Route(
+    "POST",
+    f"{_WEBHOOK}/redrive",
+    Role.WRITER,
+    summary="Deliver dead letters again, by filter, a page at a time, or by ids",
+    body=RedriveBody,
+    body_is_required=False,
+    responses={200: RedriveResponse},
+)
 def redrive_deliveries(services: Services, request: Request, *, tenant: str) -> Reply:
     """Deliver dead letters again: one page of those that match the filters, or those with the given ids."""
     return redrive_within(services, request, _ensured(services, tenant))
@@ -229,97 +308,3 @@ def _ensured(services: Services, tenant: str) -> Namespace:
             raise
         return found
     return made
-
-
-_WEBHOOK = "/v1/tenants/<tenant>/event-webhook"
-_WEBHOOK_SECRETS = "/v1/tenants/<tenant>/event-webhook/secrets"
-_DELIVERIES = "/v1/tenants/<tenant>/event-webhook/deliveries"
-
-ROUTES = (
-    Route(
-        "PUT",
-        _WEBHOOK,
-        put_event_webhook,
-        Role.ADMIN,
-        summary="Set where the events of the tenant's service calls are delivered to",
-        body=EventWebhookBody,
-        responses={200: EventWebhookResponse, 201: EventWebhookResponse},
-        conditions=(
-            IF_MATCH,
-            IF_NONE_MATCH,
-        ),
-    ),
-    Route(
-        "GET",
-        _WEBHOOK,
-        get_event_webhook,
-        Role.ADMIN,
-        summary="Read the event webhook",
-        responses={200: EventWebhookResponse, 304: None},
-        conditions=(IF_NONE_MATCH,),
-    ),
-    Route(
-        "DELETE",
-        _WEBHOOK,
-        delete_event_webhook,
-        Role.ADMIN,
-        summary="Remove the event webhook and its secrets; what waits becomes dead letters",
-        responses={204: None},
-        conditions=(IF_MATCH,),
-    ),
-    Route(
-        "POST",
-        _WEBHOOK_SECRETS,
-        create_event_secret,
-        Role.ADMIN,
-        summary="Create a signing secret; the one before it stays valid for an overlap",
-        body=SecretBody,
-        body_is_required=False,
-        responses={201: CreatedSecretResponse},
-        problems=(503,),
-        keeps=Keeps.FACT,
-    ),
-    Route(
-        "GET",
-        _WEBHOOK_SECRETS,
-        list_event_secrets,
-        Role.ADMIN,
-        summary="List the signing secrets that are valid",
-        responses={200: SecretPage},
-    ),
-    Route(
-        "DELETE",
-        f"{_WEBHOOK_SECRETS}/<secret_id>",
-        delete_event_secret,
-        Role.ADMIN,
-        summary="End a signing secret at once",
-        responses={204: None},
-    ),
-    Route(
-        "GET",
-        _DELIVERIES,
-        list_deliveries,
-        Role.READER,
-        summary="List events on their way to the webhook, delivered ones and dead letters",
-        query=DeliveryQuery,
-        responses={200: DeliveryPage},
-    ),
-    Route(
-        "GET",
-        f"{_DELIVERIES}/<delivery_id>/attempts",
-        list_delivery_attempts,
-        Role.READER,
-        summary="List the last attempts of a delivery, oldest first",
-        responses={200: AttemptPage},
-    ),
-    Route(
-        "POST",
-        f"{_WEBHOOK}/redrive",
-        redrive_deliveries,
-        Role.WRITER,
-        summary="Deliver dead letters again, by filter, a page at a time, or by ids",
-        body=RedriveBody,
-        body_is_required=False,
-        responses={200: RedriveResponse},
-    ),
-)
