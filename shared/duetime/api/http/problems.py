@@ -3,134 +3,93 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
-from duetime.api.http.errors import (
-    AdvanceUnfinished,
-    ApiKeyNotFound,
-    CrossSiteRequest,
-    DuplicateId,
-    EventWebhookNotFound,
-    FieldError,
-    Forbidden,
-    IdempotencyKeyInUse,
-    IdempotencyKeyReused,
-    InvalidFields,
-    MethodNotAllowed,
-    ResponseNotKept,
-    RouteNotFound,
-    TenantNotFound,
-    TooManyStreams,
-    Unauthenticated,
-    UnknownHost,
-    UnsupportedMediaType,
-)
+from duetime.api.http import errors as http
 from duetime.api.http.request import Reply
 from duetime.api.http.responses import ResponseModel, encode_ascii
 from duetime.delivery.encryption import SecretUnavailable
-from duetime.domain.errors import (
-    AttemptInFlight,
-    CalendarMissing,
-    CalendarNotFound,
-    CallConflict,
-    CallFinished,
-    CallNotFinished,
-    CallNotFound,
-    CallRunning,
-    CallUnreadable,
-    DuetimeError,
-    ExecutionNotFound,
-    FiringNotWaiting,
-    FiringOver,
-    InvalidInput,
-    NamespaceConflict,
-    NamespaceDeleting,
-    NamespaceNotEmpty,
-    NamespaceNotFound,
-    NamespaceResharding,
-    NamespaceUnreadable,
-    PayloadTooLarge,
-    RevisionMismatch,
-    ScheduleConflict,
-    ScheduleEnded,
-    ScheduleNotFound,
-    ScheduleUnreadable,
-    SecretNotFound,
-    SecretRotationInProgress,
-    SecretShownOnce,
-    StoreNotReady,
-    StoreRefused,
-    StoreUnavailable,
-    TimerConflict,
-    TimerFinished,
-    TimerNotFailed,
-    TimerNotFound,
-    TimerUnreadable,
-)
+from duetime.domain import errors as domain
+from duetime.domain.errors import DuetimeError
 
 PROBLEM_JSON = "application/problem+json"
 MAX_FIELD_ERRORS = 50
 """A body of nothing but mistakes does not deserve an answer as long as itself."""
 
-# The first class that fits counts, so special ones come first.
-_KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
-    (PayloadTooLarge, 413, "Content too large"),
-    (InvalidInput, 400, "Invalid request"),
-    (Unauthenticated, 401, "Unauthenticated"),
-    (Forbidden, 403, "Forbidden"),
-    (CrossSiteRequest, 403, "Cross-site request"),
-    (RouteNotFound, 404, "Not found"),
-    (TenantNotFound, 404, "Tenant not found"),
-    (ApiKeyNotFound, 404, "API key not found"),
-    (EventWebhookNotFound, 404, "Event webhook not found"),
-    (NamespaceNotFound, 404, "Namespace not found"),
-    (TimerNotFound, 404, "Timer not found"),
-    (ScheduleNotFound, 404, "Schedule not found"),
-    (CalendarNotFound, 404, "Calendar not found"),
-    (SecretNotFound, 404, "Secret not found"),
-    (CallNotFound, 404, "Service call not found"),
-    (ExecutionNotFound, 404, "Execution not found"),
-    (MethodNotAllowed, 405, "Method not allowed"),
-    (NamespaceConflict, 409, "Namespace conflict"),
-    (TimerConflict, 409, "Timer conflict"),
-    (ScheduleConflict, 409, "Schedule conflict"),
-    (ScheduleEnded, 409, "Schedule ended"),
-    (ScheduleUnreadable, 409, "Schedule unreadable"),
-    (CalendarMissing, 409, "Calendar missing"),
-    (TimerFinished, 409, "Timer finished"),
-    (TimerNotFailed, 409, "Timer not failed"),
-    (TimerUnreadable, 409, "Timer unreadable"),
-    (AttemptInFlight, 409, "Attempt in flight"),
-    (FiringOver, 409, "Firing over"),
-    (FiringNotWaiting, 409, "Firing not waiting"),
-    (NamespaceDeleting, 409, "Namespace deleting"),
-    (NamespaceNotEmpty, 409, "Namespace not empty"),
-    (NamespaceUnreadable, 409, "Namespace unreadable"),
-    (CallUnreadable, 409, "Service call unreadable"),
-    (SecretRotationInProgress, 409, "Secret rotation in progress"),
-    (SecretShownOnce, 409, "Secret shown once"),
-    (IdempotencyKeyReused, 409, "Idempotency key reused"),
-    (IdempotencyKeyInUse, 409, "Idempotency key in use"),
-    (ResponseNotKept, 409, "Response not kept"),
-    (DuplicateId, 409, "Duplicate id"),
-    (CallConflict, 409, "Service call conflict"),
-    (CallFinished, 409, "Service call finished"),
-    (CallRunning, 409, "Service call running"),
-    (CallNotFinished, 409, "Service call not finished"),
-    (RevisionMismatch, 412, "Revision mismatch"),
-    (UnsupportedMediaType, 415, "Unsupported media type"),
-    (UnknownHost, 421, "Unknown host"),
-    (NamespaceResharding, 503, "Namespace resharding"),
-    (SecretUnavailable, 503, "Secrets unavailable"),
-    (TooManyStreams, 503, "Too many streams"),
-    (AdvanceUnfinished, 503, "Advance unfinished"),
-    (StoreNotReady, 503, "Store not ready"),
-    (StoreUnavailable, 503, "Store unavailable"),
-    (StoreRefused, 507, "Refused by the store"),
-)
+_KINDS: Final[dict[int, tuple[type[DuetimeError], ...]]] = {
+    413: (domain.PayloadTooLarge,),
+    400: (domain.InvalidInput,),
+    401: (http.Unauthenticated,),
+    403: (http.Forbidden, http.CrossSiteRequest),
+    404: (
+        http.RouteNotFound,
+        http.TenantNotFound,
+        http.ApiKeyNotFound,
+        http.EventWebhookNotFound,
+        domain.NamespaceNotFound,
+        domain.TimerNotFound,
+        domain.ScheduleNotFound,
+        domain.CalendarNotFound,
+        domain.SecretNotFound,
+        domain.CallNotFound,
+        domain.ExecutionNotFound,
+    ),
+    405: (http.MethodNotAllowed,),
+    409: (
+        domain.NamespaceConflict,
+        domain.TimerConflict,
+        domain.ScheduleConflict,
+        domain.ScheduleEnded,
+        domain.ScheduleUnreadable,
+        domain.CalendarMissing,
+        domain.TimerFinished,
+        domain.TimerNotFailed,
+        domain.TimerUnreadable,
+        domain.AttemptInFlight,
+        domain.FiringOver,
+        domain.FiringNotWaiting,
+        domain.NamespaceDeleting,
+        domain.NamespaceNotEmpty,
+        domain.NamespaceUnreadable,
+        domain.CallUnreadable,
+        domain.SecretRotationInProgress,
+        domain.SecretShownOnce,
+        http.IdempotencyKeyReused,
+        http.IdempotencyKeyInUse,
+        http.ResponseNotKept,
+        http.DuplicateId,
+        domain.CallConflict,
+        domain.CallFinished,
+        domain.CallRunning,
+        domain.CallNotFinished,
+    ),
+    412: (domain.RevisionMismatch,),
+    415: (http.UnsupportedMediaType,),
+    421: (http.UnknownHost,),
+    503: (
+        domain.NamespaceResharding,
+        SecretUnavailable,
+        http.TooManyStreams,
+        http.AdvanceUnfinished,
+        domain.StoreNotReady,
+        domain.StoreUnavailable,
+    ),
+    507: (domain.StoreRefused,),
+}
+_STATUSES: Final = {kind: status for status, kinds in _KINDS.items() for kind in kinds}
+_TITLES: Final[dict[type[DuetimeError], str]] = {
+    domain.PayloadTooLarge: "Content too large",
+    domain.InvalidInput: "Invalid request",
+    http.CrossSiteRequest: "Cross-site request",
+    http.RouteNotFound: "Not found",
+    http.ApiKeyNotFound: "API key not found",
+    SecretUnavailable: "Secrets unavailable",
+    domain.StoreRefused: "Refused by the store",
+}
+"""Where it is not what the code says."""
 _INTERNAL = (500, "Internal error")
 _NOT_READY_RETRY_SECONDS = 5
 _NOT_WAITING_RETRY_SECONDS = 1
@@ -169,56 +128,57 @@ def problem(error: Exception) -> Problem:
         status=status,
         detail=_detail(error) if is_known else "the request could not be served; it is not the caller's fault",
         code=code,
-        errors=_field_problems(error) if isinstance(error, InvalidInput) else UNSET,
+        errors=_field_problems(error) if isinstance(error, domain.InvalidInput) else UNSET,
     )
 
 
-def _field_problems(error: InvalidInput) -> list[FieldProblem]:
+def _field_problems(error: domain.InvalidInput) -> list[FieldProblem]:
     return [FieldProblem(field=each.field, message=each.message) for each in _field_errors(error)]
 
 
 def problem_reply(error: Exception, *, request_id: str) -> Reply:
     described = replace(problem(error), request_id=request_id)
     headers = {}
-    if isinstance(error, MethodNotAllowed):
+    if isinstance(error, http.MethodNotAllowed):
         headers["allow"] = ", ".join(error.allowed)
-    elif isinstance(error, Unauthenticated):
+    elif isinstance(error, http.Unauthenticated):
         # RFC 6750: the error is named to those alone who showed a key.
         headers["www-authenticate"] = 'Bearer realm="duetime"' + (
             ', error="invalid_token"' if error.was_given else ""
         )
-    elif isinstance(error, StoreUnavailable | NamespaceResharding):
+    elif isinstance(error, domain.StoreUnavailable | domain.NamespaceResharding):
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after_seconds)))
-    elif isinstance(error, FiringNotWaiting):
+    elif isinstance(error, domain.FiringNotWaiting):
         headers["retry-after"] = str(_NOT_WAITING_RETRY_SECONDS)
-    elif isinstance(error, IdempotencyKeyInUse):
+    elif isinstance(error, http.IdempotencyKeyInUse):
         headers["retry-after"] = str(error.retry_after_seconds)
-    elif isinstance(error, StoreNotReady | TooManyStreams):
+    elif isinstance(error, domain.StoreNotReady | http.TooManyStreams):
         headers["retry-after"] = str(_NOT_READY_RETRY_SECONDS)
     # ASCII: a field name may hold anything, even what has no UTF-8 form.
     return Reply(status=described.status, body=encode_ascii(described), content_type=PROBLEM_JSON, headers=headers)
 
 
 def _kind(error: Exception) -> tuple[int, str]:
-    for kind, status, title in _KINDS:
-        if isinstance(error, kind):
-            return status, title
+    """Return the status and the title of the first class that has a status, from the error's own upwards."""
+    for kind in type(error).__mro__:
+        if issubclass(kind, DuetimeError) and (status := _STATUSES.get(kind)) is not None:
+            return status, _TITLES.get(kind) or kind.code.replace("_", " ").capitalize()
     return _INTERNAL
 
 
 def _detail(error: Exception) -> str:
     # What the store says names servers and databases: that is for the log.
-    if isinstance(error, StoreUnavailable):
+    if isinstance(error, domain.StoreUnavailable):
         return "the store does not answer for now: the same request may succeed later"
-    if isinstance(error, StoreNotReady):
+    if isinstance(error, domain.StoreNotReady):
         return "the store is not ready for this version of the service"
-    if not isinstance(error, InvalidInput):
+    if not isinstance(error, domain.InvalidInput):
         return str(error)
     first = _field_errors(error)[0]
     return f"{first.field}: {first.message}" if first.field else first.message
 
 
-def _field_errors(error: InvalidInput) -> list[FieldError]:
-    if isinstance(error, InvalidFields):
+def _field_errors(error: domain.InvalidInput) -> list[http.FieldError]:
+    if isinstance(error, http.InvalidFields):
         return list(error.errors[:MAX_FIELD_ERRORS])
-    return [FieldError(error.field, error.message)]
+    return [http.FieldError(error.field, error.message)]
