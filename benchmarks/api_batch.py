@@ -22,8 +22,9 @@ from duetime.api.timers.requests import TIMERS_SHAPE
 from duetime.domain.timers import Timer
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id
+from duetime.stores.core.store import TimerStore
 from duetime.stores.open import open_store
-from duetime.stores.port.timers import PutResult, PutStatus, TimerStore
+from duetime.stores.port.timers import PutResult, PutStatus
 
 CLOCK = SystemClock()
 

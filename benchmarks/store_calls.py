@@ -25,9 +25,11 @@ from duetime.domain.executions import LoggedMessage
 from duetime.domain.ids import uuid7_at
 from duetime.domain.namespaces import Namespace
 from duetime.domain.service_calls import CallStatus, Method, Submission, calls_namespace, request_spec
+from duetime.stores.core.calls import CallStore
+from duetime.stores.core.outbox import Outbox
 from duetime.stores.open import open_store
-from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, CallRef, CallStore
-from duetime.stores.port.outbox import Outbox, OutboxEvent
+from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, CallRef
+from duetime.stores.port.outbox import OutboxEvent
 from duetime.stores.port.store import Store
 from duetime.testing.contract.steps import claim_shard
 

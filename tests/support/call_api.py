@@ -15,7 +15,8 @@ from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 from duetime.domain.call_steps import CallRules
 from duetime.domain.service_calls import ServiceCall, calls_namespace
 from duetime.domain.timers import Timer
-from duetime.stores.port.calls import CallRef, CallStore
+from duetime.stores.core.calls import CallStore
+from duetime.stores.port.calls import CallRef
 from duetime.stores.port.store import Store
 from duetime.testing.contract import call_steps as steps
 from duetime.testing.contract.call_builders import RULES, ids_at

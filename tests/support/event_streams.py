@@ -10,7 +10,7 @@ from typing import Any
 
 from duetime.local.event_streams import Authenticator, EventStreams, StreamSettings
 from duetime.local.gateway import HttpRequest, HttpResponse, from_result, to_event
-from duetime.stores.port.calls import CallStore
+from duetime.stores.core.calls import CallStore
 from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
 from tests.support.call_api import CallWorld
 from tests.support.clock import NOW

@@ -21,7 +21,8 @@ from duetime.engine.firing.execution_handler import Turn
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.engine.waiting import Offload
-from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef, CallStore
+from duetime.stores.core.calls import CallStore
+from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef
 from duetime.stores.port.store import Store
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract.steps import claim_shard

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from duetime.domain.call_steps import Transition
-from duetime.stores.port.calls import ApplyStatus, CallStore
+from duetime.stores.core.calls import CallStore
+from duetime.stores.port.calls import ApplyStatus
 from tests.support.parts import Overlay
 
 Hook = Callable[[Sequence[Transition]], None]

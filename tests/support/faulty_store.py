@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from duetime.domain.errors import StoreUnavailable
-from duetime.stores.port.calls import CallStore
+from duetime.stores.core.calls import CallStore
 from duetime.testing.virtual_time import VirtualClock
 from tests.support.faulty_calls import FaultyCalls
 from tests.support.parts import Intercepted

@@ -15,8 +15,8 @@ from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.shards import Lease
+from duetime.stores.core.leases import LeaseStore
 from duetime.stores.port.calls import CallRef, EventOf
-from duetime.stores.port.leases import LeaseStore
 from duetime.stores.port.outbox import OutboxEvent
 from duetime.testing.contract import call_builders as make
 from tests.support.clock import NOW

@@ -40,7 +40,8 @@ from duetime.domain.service_calls import CallChange, CallStatus, ServiceCall, Su
 from duetime.domain.targets import is_arn
 from duetime.domain.timers import Timer
 from duetime.domain.times import round_up
-from duetime.stores.port.calls import ApplyStatus, CallRef, CallStore, DeleteStatus
+from duetime.stores.core.calls import CallStore
+from duetime.stores.port.calls import ApplyStatus, CallRef, DeleteStatus
 from duetime.stores.port.store import Store
 
 NewId = Callable[[], str]

@@ -36,7 +36,8 @@ from duetime.engine.firing.execution_handler import (
     StartStatus,
     Turn,
 )
-from duetime.stores.port.calls import ApplyStatus, CallRef, CallStore
+from duetime.stores.core.calls import CallStore
+from duetime.stores.port.calls import ApplyStatus, CallRef
 
 log = logging.getLogger(__name__)
 

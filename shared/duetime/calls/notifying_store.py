@@ -7,7 +7,8 @@ from datetime import datetime
 
 from duetime.domain.call_events import CallEvent
 from duetime.domain.call_steps import Transition
-from duetime.stores.port.calls import ApplyStatus, CallStore, DeleteStatus
+from duetime.stores.core.calls import CallStore
+from duetime.stores.port.calls import ApplyStatus, DeleteStatus
 
 
 class Notifier:
@@ -25,19 +26,12 @@ class Notifier:
             listener()
 
 
-class NotifyingCallStore:
-    """A ``CallStore``: the one that it is given, and whatever writes events notifies."""
+class NotifyingCallStore(CallStore):
+    """``calls``, of which whatever writes events notifies."""
 
     def __init__(self, calls: CallStore, notifier: Notifier) -> None:
-        self._calls = calls
+        super().__init__(calls._backend)
         self._notifier = notifier
-        self.get = calls.get
-        self.find_by_idempotency_key = calls.find_by_idempotency_key
-        self.list = calls.list
-        self.get_execution = calls.get_execution
-        self.list_executions = calls.list_executions
-        self.list_events = calls.list_events
-        self.prune = calls.prune
 
     def delete(
         self,
@@ -48,13 +42,13 @@ class NotifyingCallStore:
         if_revision: int | None = None,
         event: CallEvent | None = None,
     ) -> DeleteStatus:
-        status = self._calls.delete(tenant_id, call_id, now=now, if_revision=if_revision, event=event)
+        status = super().delete(tenant_id, call_id, now=now, if_revision=if_revision, event=event)
         if event is not None and status is DeleteStatus.DELETED:
             self._notifier.notify()
         return status
 
     def apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus]:
-        statuses = self._calls.apply(transitions, now=now)
+        statuses = super().apply(transitions, now=now)
         if any(
             status is ApplyStatus.APPLIED and transition.events
             for status, transition in zip(statuses, transitions, strict=True)

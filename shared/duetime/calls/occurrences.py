@@ -12,7 +12,7 @@ from duetime.domain.service_calls import Submission, timer_of
 from duetime.domain.timers import Timer
 from duetime.domain.times import round_down
 from duetime.engine.firing.call_submission import TenantTimer
-from duetime.stores.port.calls import CallStore
+from duetime.stores.core.calls import CallStore
 
 
 class OccurrenceCalls:

@@ -26,9 +26,11 @@ from duetime.domain.errors import StoreError
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.shards import Lease
 from duetime.domain.times import round_down
-from duetime.stores.port.calls import CallRef, CallStore
-from duetime.stores.port.leases import LeaseStore
-from duetime.stores.port.outbox import Outbox, OutboxEvent
+from duetime.stores.core.calls import CallStore
+from duetime.stores.core.leases import LeaseStore
+from duetime.stores.core.outbox import Outbox
+from duetime.stores.port.calls import CallRef
+from duetime.stores.port.outbox import OutboxEvent
 
 log = logging.getLogger(__name__)
 

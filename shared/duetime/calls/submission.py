@@ -21,8 +21,9 @@ from duetime.domain.ids import UUID7_RANDOM_BITS, uuid7_at
 from duetime.domain.namespaces import Namespace
 from duetime.domain.service_calls import ServiceCall, Submission, calls_namespace, timer_of
 from duetime.domain.timers import Timer
-from duetime.stores.port.calls import ApplyStatus, CallRef, CallStore
-from duetime.stores.port.catalogue import Catalogue
+from duetime.stores.core.calls import CallStore
+from duetime.stores.core.catalogue import Catalogue
+from duetime.stores.port.calls import ApplyStatus, CallRef
 from duetime.stores.refusals import apart
 
 _TRIES = 5

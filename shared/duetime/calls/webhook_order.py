@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 from duetime.domain.event_webhooks import DeliveryId
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, Timer, TimerState
-from duetime.stores.port.timers import ChangeStatus, TimerRef, TimerStore
+from duetime.stores.core.store import TimerStore
+from duetime.stores.port.timers import ChangeStatus, TimerRef
 
 WAKE_MARGIN = timedelta(seconds=30)
 """How long a delivery waits before it looks by itself whether its turn has come, which it learns at once unless a

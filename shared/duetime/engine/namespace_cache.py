@@ -20,7 +20,7 @@ from duetime.domain.namespaces import NAMESPACE_SECONDS, EncryptedSecret, Misfir
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from duetime.domain.timers import Timer
 from duetime.recurrence.stored import timing_of
-from duetime.stores.port.catalogue import Catalogue
+from duetime.stores.core.catalogue import Catalogue
 from duetime.stores.shared_keys import shared_key
 
 log = logging.getLogger(__name__)

@@ -31,7 +31,8 @@ from duetime.domain.principals import Principal
 from duetime.engine.waiting import Offload
 from duetime.local.asgi import Receive, Scope, Send, send_response, to_response
 from duetime.local.gateway import HttpResponse
-from duetime.stores.port.calls import CallRef, CallStore
+from duetime.stores.core.calls import CallStore
+from duetime.stores.port.calls import CallRef
 
 EVENT_STREAM: Final = "text/event-stream"
 THREADS: Final = 2

@@ -37,7 +37,7 @@ from duetime.runtime.metrics import with_outbox
 from duetime.runtime.outbox_wiring import opened_relay
 from duetime.runtime.settings import LocalSettings, WorkerSettings, child_environment, option
 from duetime.runtime.tuning import EgressSettings, LocalHttp
-from duetime.stores.port.calls import CallStore
+from duetime.stores.core.calls import CallStore
 from duetime.stores.port.store import Store
 
 DEFAULT_NAMESPACE = "default"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from duetime.api.http.request import Request
     from duetime.delivery.encryption import SecretBox
     from duetime.domain.principals import Principal
-    from duetime.stores.port.calls import CallStore
+    from duetime.stores.core.calls import CallStore
 
 
 def api_context(

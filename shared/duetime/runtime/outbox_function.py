@@ -27,8 +27,10 @@ from duetime.domain.errors import DuetimeError, InvalidInput, StoreError
 from duetime.domain.times import round_down
 from duetime.runtime.logs import LogContext
 from duetime.stores.backends.dynamodb.stream import read_record
-from duetime.stores.port.calls import CallRef, CallStore
-from duetime.stores.port.outbox import Outbox, OutboxEvent
+from duetime.stores.core.calls import CallStore
+from duetime.stores.core.outbox import Outbox
+from duetime.stores.port.calls import CallRef
+from duetime.stores.port.outbox import OutboxEvent
 
 logger = logging.getLogger(__name__)
 

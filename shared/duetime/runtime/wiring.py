@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from duetime.engine.waiting import Offload
     from duetime.runtime.hook import HookEvents
     from duetime.runtime.poller_function import PollerFunction
-    from duetime.stores.port.calls import CallStore
+    from duetime.stores.core.calls import CallStore
 
 Handler = Callable[[dict[str, Any], Any], dict[str, Any]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from duetime.stores.port.catalogue import Catalogue
+from duetime.stores.core.catalogue import Catalogue
 
 _KEY_BYTES = 32
 

@@ -32,8 +32,8 @@ from duetime.runtime import api_wiring, wiring
 from duetime.runtime.outbox_wiring import make_publishers
 from duetime.runtime.settings import LocalSettings
 from duetime.runtime.wiring import Handler
+from duetime.stores.core.calls import CallStore
 from duetime.stores.open import open_store
-from duetime.stores.port.calls import CallStore
 from duetime.stores.port.store import Store
 from duetime.stores.store_clock import StoreClock
 from duetime.stores.time_source import TimeSource

@@ -17,9 +17,10 @@ from duetime.stores.backends.dynamodb.events import EVENT_RETENTION
 from duetime.stores.backends.dynamodb.items import Item
 from duetime.stores.backends.dynamodb.layouts import call_item_key, event_sort_key
 from duetime.stores.backends.dynamodb.url import default_calls_table_name
+from duetime.stores.core.calls import CallStore
+from duetime.stores.core.outbox import Outbox
 from duetime.stores.core.store import CoreStore
-from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, CallStore, DeleteStatus
-from duetime.stores.port.outbox import Outbox
+from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, DeleteStatus
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps
 from duetime.testing.contract.builders import seconds

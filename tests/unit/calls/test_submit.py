@@ -12,8 +12,9 @@ from duetime.domain.errors import CallConflict, StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.service_calls import calls_namespace
 from duetime.domain.timers import Timer
-from duetime.stores.port.calls import ApplyStatus, CallRef, CallStore
-from duetime.stores.port.catalogue import Catalogue
+from duetime.stores.core.calls import CallStore
+from duetime.stores.core.catalogue import Catalogue
+from duetime.stores.port.calls import ApplyStatus, CallRef
 from duetime.stores.port.store import Store
 from duetime.testing.contract import call_builders as make
 from tests.support.call_api import calls_store

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.principals import Principal
-from duetime.stores.port.catalogue import Catalogue
+from duetime.stores.core.catalogue import Catalogue
 from duetime.stores.shared_keys import shared_key
 
 _KEY_NAME = "cursor"

@@ -32,7 +32,7 @@ from duetime.domain.idempotency import IdempotencyRecord
 from duetime.domain.ids import UUID7_RANDOM_BITS, uuid7_at
 from duetime.domain.principals import own_tenant
 from duetime.domain.times import from_milliseconds, to_milliseconds
-from duetime.stores.port.catalogue import Catalogue
+from duetime.stores.core.catalogue import Catalogue
 
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotent-Replayed"

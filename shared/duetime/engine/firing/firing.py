@@ -26,8 +26,8 @@ from duetime.engine.response.failure_events import FailureEvents
 from duetime.engine.response.record import Recorder
 from duetime.engine.shards.reading import Offered, Span
 from duetime.engine.shards.shard import ShardState
-from duetime.stores.port.schedules import ScheduleStore
-from duetime.stores.port.timers import TimerStore
+from duetime.stores.core.schedules import ScheduleStore
+from duetime.stores.core.store import TimerStore
 
 log = logging.getLogger(__name__)
 

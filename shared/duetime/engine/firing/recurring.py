@@ -53,7 +53,7 @@ from duetime.engine.response.record import Recorder
 from duetime.engine.shards.reading import Span
 from duetime.engine.shards.shard import ShardState
 from duetime.recurrence.stored import occurrences_of
-from duetime.stores.port.schedules import ScheduleStore
+from duetime.stores.core.schedules import ScheduleStore
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from duetime.engine.firing.submitting import SubmittingDelivery
 from duetime.engine.in_flight import Deferrals, HeldPayloads, InFlight
 from duetime.engine.namespace_cache import NamespaceCache
 from duetime.engine.response.record import Recorder
-from duetime.stores.port.schedules import ScheduleStore
+from duetime.stores.core.schedules import ScheduleStore
 
 
 class Strategies:

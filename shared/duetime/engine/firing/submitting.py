@@ -21,7 +21,7 @@ from duetime.engine.in_flight import Deferrals, InFlight
 from duetime.engine.namespace_cache import NamespaceCache
 from duetime.engine.response.decide import submitted, unreadable, unsubmitted
 from duetime.engine.response.record import Recorder
-from duetime.stores.port.schedules import ScheduleStore
+from duetime.stores.core.schedules import ScheduleStore
 
 
 class SubmittingDelivery(RecurringDelivery):

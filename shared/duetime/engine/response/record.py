@@ -23,7 +23,7 @@ from duetime.engine.in_flight import Deferrals, InFlight
 from duetime.engine.keys import firing_key
 from duetime.engine.response.decide import parked, unrecorded
 from duetime.engine.response.failure_events import FailureEventPublisher, FailureEvents
-from duetime.stores.port.timers import TimerStore
+from duetime.stores.core.store import TimerStore
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,8 @@ from duetime.engine.response.failure_events import event_of
 from duetime.engine.shards.leases import LeaseKeeper
 from duetime.engine.shards.reading import PageRequest
 from duetime.engine.shards.shard import ShardState
-from duetime.stores.port.timers import DuePage, TimerStore, UnreadableRow
+from duetime.stores.core.store import TimerStore
+from duetime.stores.port.timers import DuePage, UnreadableRow
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreError
 from duetime.engine.settings import EngineSettings
 from duetime.engine.shards.shard import ShardState
-from duetime.stores.port.timers import TimerStore
+from duetime.stores.core.store import TimerStore
 
 _LOOK_SECONDS = 0.5
 _MOST_DOUBLINGS = 6

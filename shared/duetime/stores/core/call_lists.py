@@ -100,6 +100,14 @@ class CallLists:
     def list(
         self, tenant_id: str, call_filter: CallFilter, *, cursor: str | None, limit: int, now: datetime
     ) -> Page[ServiceCall]:
+        """Calls without the body of their request (``RequestSpec.without_body``), as ``CallFilter.order`` says.
+
+        By an index; the work of one call is bounded, whatever the filter leaves out, so a page may be short and not
+        the last. A call that is not changed meanwhile appears exactly once. May lag a moment behind writes on some
+        stores, except without any condition but the dates. A cursor of another tenant or another filter is an
+        ``InvalidCursor``. A call that cannot be decoded is shown as FAILED with the reason UNREADABLE and without
+        what cannot be read.
+        """
         plan = plan_for(tenant_id, call_filter)
         query = (tenant_id, "calls", *(getattr(call_filter, name) for name in _FILTER))
         after = None if cursor is None else bound_place_of(cursor, query, SERVICE_CALL, plan.path)

@@ -71,7 +71,8 @@ _EVENTS_PER_READ = 500
 
 
 class CallStore(CallLists):
-    """``stores.port.calls.CallStore``.
+    """Every operation but ``prune`` is within one tenant, and none reads another tenant's rows, whatever its
+    arguments say. The rules for all parts are in ``stores.port.store``.
 
     The call's row is the fence: its revision has to match, or nothing of the transition is written."""
 
@@ -81,6 +82,12 @@ class CallStore(CallLists):
     # -- changes ---------------------------------------------------------------------------------------------
 
     def apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus]:
+        """Store each transition with its executions, its events and the call's timer in one transaction.
+
+        Each succeeds or fails alone; no two are of one call. Each is judged by its own ``fence``, as in
+        ``TimerStore.record``. Instants inside the transitions are stored as they are. With ``before`` None a call may
+        be in any state. Two with one idempotency key of a tenant: one is APPLIED, the other EXISTS.
+        """
         if not transitions:
             return []
         guards = guards_of(each.fence for each in transitions)
@@ -133,6 +140,12 @@ class CallStore(CallLists):
         if_revision: int | None = None,
         event: CallEvent | None = None,
     ) -> DeleteStatus:
+        """Remove a call that is not Running with its timer, tags, idempotency key and executions.
+
+        ``event`` tells of it, with ``if_revision``: it is stored in the transaction that removes the call. Events of
+        a call stay until they are published and pruned; ``list_events`` no longer shows them. A store that needs
+        several transactions removes the call last, so that a repeat completes the work.
+        """
         for _ in rounds():
             (row,) = self._backend.read(SERVICE_CALL, [(tenant_id, call_id)], fields=REMOVED)
             if row is None:
@@ -152,6 +165,14 @@ class CallStore(CallLists):
     def prune(
         self, *, now: datetime, events_published_before: datetime, limit: int, event_of: EventOf | None = None
     ) -> int:
+        """Remove up to ``limit`` rows: events published before that time, and expired calls with all they have.
+
+        Events of a starred call stay, whenever they were published. When it has lost its star, or is gone, they go as
+        others do; a store may find that out later, by the time from ``events_published_before`` to ``now`` at most.
+
+        ``event_of`` makes the event of each call that can be read (without the body of its request); it is stored in
+        the transaction that removes the call. How many rows of either kind went. No unpublished event is removed.
+        """
         pruned = self._prune_events(events_published_before, limit, now)
         while pruned < limit:
             found = min(limit - pruned, _CALLS_PER_READ)
@@ -211,19 +232,30 @@ class CallStore(CallLists):
     # -- reads -----------------------------------------------------------------------------------------------
 
     def get(self, refs: Sequence[CallRef], *, now: datetime) -> list[ServiceCall | None]:
+        """Whole calls, in the order of ``refs``; strongly consistent.
+
+        Raises ``CallUnreadable`` when one of them cannot be decoded: asking for each alone tells which.
+        """
         rows = self._backend.read(SERVICE_CALL, [(ref.tenant_id, ref.call_id) for ref in refs]) if refs else []
         return [_readable(row, now) for row in rows]
 
     def find_by_idempotency_key(self, tenant_id: str, key: str, *, now: datetime) -> ServiceCall | None:
+        """The call that was submitted with ``key``; strongly consistent."""
         return _readable(self._of_idempotency_key(tenant_id, key), now)
 
     def get_execution(self, tenant_id: str, call_id: str, execution_id: str) -> Execution | None:
+        """Strongly consistent."""
         (row,) = self._backend.read(EXECUTION, [(tenant_id, call_id, execution_id)])
         return None if row is None else decode_or_salvage_execution(row)
 
     def list_executions(
         self, tenant_id: str, call_id: str, *, cursor: str | None, limit: int, with_bodies: bool = True
     ) -> Page[Execution]:
+        """The newest first. A cursor of another call is an ``InvalidCursor``.
+
+        ``with_bodies`` False: neither the bodies that were sent nor those that came back are read, only their sizes.
+        One execution may have 128 KiB of them.
+        """
         query = (tenant_id, call_id, "executions")
         after = None if cursor is None else bound_place_of(cursor, query, EXECUTION, EXECUTIONS_OF_CALL)
         by, fields = (tenant_id, call_id), None if with_bodies else WITHOUT_BODIES
@@ -234,6 +266,7 @@ class CallStore(CallLists):
         return Page([decode_or_salvage_execution(row) for row in scan.rows], end)
 
     def list_events(self, tenant_id: str, call_id: str, *, after: int, limit: int) -> list[CallEvent]:
+        """Events with ``sequence > after`` in order; strongly consistent. Empty when the call is gone."""
         if self._backend.read(SERVICE_CALL, [(tenant_id, call_id)], fields=(_REVISION,)) == [None]:
             return []
         of_call = (tenant_id, call_id)

@@ -62,6 +62,13 @@ class Catalogue:
     def create_namespace(
         self, name: str, *, num_shards: int, dedicated: bool, now: datetime, tenant_id: str = DEFAULT_TENANT
     ) -> tuple[Namespace, bool]:
+        """The namespace and whether this call made it. Idempotent.
+
+        Shared namespaces have ``first_shard`` 0; a dedicated one gets a range of its own that never overlaps
+        another. ``name`` may be internal (``domain.tenants.internal_namespace``). Raises ``NamespaceConflict`` when
+        it exists with another ``num_shards`` or ``dedicated``, or belongs to another tenant: that error tells
+        nothing more of it.
+        """
         new = Namespace(name, num_shards, 0, dedicated, now, tenant_id=tenant_id)
         namespace, is_new = self.store_namespace(new, made_at=now)
         if is_new:
@@ -105,16 +112,23 @@ class Catalogue:
         return first, [writes.update(COUNTER, (name,), {"counter_value": end}, Condition("counter_value", value))]
 
     def get_namespace(self, name: str) -> Namespace | None:
+        """Of any tenant, internal ones too: it is for the caller to judge who may see it."""
         (row,) = self._backend.read(NAMESPACE, [(name,)])
         return None if row is None else decode_namespace(row)
 
     def list_namespaces(self, *, cursor: str | None, limit: int, tenant_id: str | None = None) -> Page[Namespace]:
+        """In order of name, without internal ones: those of a tenant, found by its key; None: of all tenants."""
         query = Query(NAMESPACE, LISTED_NAMESPACES, limit, by=(False,))
         if tenant_id is not None:
             query = Query(NAMESPACE, OF_TENANT, limit, by=(tenant_id, False))
         return read_page(self._backend, query, cursor, decode_namespace)
 
     def update_namespace(self, namespace: Namespace, *, if_revision: int, now: datetime) -> Namespace | None:
+        """Store the ``settings`` and ``secrets`` of ``namespace`` if its stored revision is ``if_revision``.
+
+        The namespace as it is stored now, with the next revision; None when another change came first or there is
+        no such namespace. What never changes stays as it is stored, whatever ``namespace`` says.
+        """
         (row,) = self._backend.read(NAMESPACE, [(namespace.name,)])
         if row is None or row[NAMESPACE.places["namespace_revision"]] != if_revision:
             return None
@@ -131,6 +145,12 @@ class Catalogue:
     def reshard_namespace(
         self, namespace: Namespace, *, num_shards: int, until: datetime, now: datetime
     ) -> Namespace | None:
+        """Give a namespace other shards, to which new timers go from ``until`` on, if its stored revision is
+        ``namespace.revision``. A dedicated one gets a range that is fresh.
+
+        The namespace as it is stored now, with the next revision; None as ``update_namespace``. Raises
+        ``InvalidInput`` when no dedicated shards are left.
+        """
         for _ in rounds():
             (row,) = self._backend.read(NAMESPACE, [(namespace.name,)])
             if row is None or row[NAMESPACE.places["namespace_revision"]] != namespace.revision:
@@ -152,11 +172,15 @@ class Catalogue:
         raise StoreUnavailable("other writers change the namespaces again and again")
 
     def delete_namespace(self, name: str, *, if_revision: int) -> bool:
+        """Remove a namespace, not its timers, if its stored revision is ``if_revision``. True when it is gone, also
+        when there was none. Its shards stay: others may have timers there, and a dedicated range is given to no
+        other."""
         removal = writes.delete(NAMESPACE, (name,), Condition("namespace_revision", if_revision))
         (written,) = self._backend.write([removal]).results
         return written.is_written or self._backend.read(NAMESPACE, [(name,)]) == [None]
 
     def shard_map(self) -> ShardMap:
+        """Which shards exist now. One cheap read: pollers ask every second."""
         rows = self._backend.read(COUNTER, [(name,) for name in _START])
         values = [
             start if row is None else decode_counter(row) for start, row in zip(_START.values(), rows, strict=True)
@@ -164,6 +188,7 @@ class Catalogue:
         return ShardMap(*values)
 
     def secret(self, name: str, candidate: bytes) -> bytes:
+        """The secret kept under ``name``; the first caller's ``candidate`` becomes it. For all processes alike."""
         for _ in rounds():
             (row,) = self._backend.read(SECRET, [(name,)])
             if row is not None:
@@ -174,17 +199,21 @@ class Catalogue:
     # -- API keys --------------------------------------------------------------------------------------------
 
     def create_api_key(self, key: ApiKey) -> bool:
+        """Store a new key; False when its id is taken, by whichever tenant, and nothing was stored."""
         return self._backend.write([writes.insert(API_KEY, encode_key(key))]).checked()[0].is_written
 
     def get_api_key(self, key_id: str) -> ApiKey | None:
+        """Strongly consistent. Expired keys too."""
         (row,) = self._backend.read(API_KEY, [(key_id,)])
         return None if row is None else decode_key(row)
 
     def list_api_keys(self, tenant_id: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
+        """In order of id, found by the tenant's key. Expired keys too."""
         query = Query(API_KEY, API_KEYS_OF_TENANT, limit, by=(tenant_id,))
         return read_page(self._backend, query, cursor, decode_key)
 
     def delete_api_key(self, tenant_id: str, key_id: str) -> bool:
+        """False when the tenant has no such key."""
         removal = writes.delete(API_KEY, (key_id,), Condition("tenant_id", tenant_id))
         return self._backend.write([removal]).results[0].is_written
 
@@ -193,6 +222,12 @@ class Catalogue:
     def put_idempotency_record(
         self, record: IdempotencyRecord, *, if_claim: str | None = None, now: datetime
     ) -> IdempotencyRecord:
+        """Store ``record``, atomically, where none is under its key, or one that yields to it.
+
+        ``IdempotencyRecord.yields_to``: one that has expired, or that was written by the same claim or by
+        ``if_claim``. What is stored under the key then: ``record``, or the one in the way. Removed some time after
+        it has expired, in SQL by ``TimerStore.prune``.
+        """
         new = encode_record(record)
 
         def judge(_: int, row: Row | None) -> Decision[IdempotencyRecord]:

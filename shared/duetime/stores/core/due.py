@@ -62,6 +62,20 @@ class Due:
         is_wanted: IsWanted | None = None,
         is_known: IsKnown | None = None,
     ) -> DuePage:
+        """Timers with ``next_attempt_at <= until``, in order, at most ``limit``; strongly consistent.
+
+        More timers at one instant than a page holds are all returned over the pages, once each. Where payloads are
+        large, a page holds no more than ``pages.PAGE_BYTES`` of them, in memory too.
+        ``since`` (not after ``until``) leaves out what has ``next_attempt_at < since``; a ``cursor`` goes
+        before it.
+        ``known_next``: the caller knows of none before it, so the store may skip looking beyond it; then
+        ``DuePage.next_attempt_at`` is the earliest that it found before ``known_next``, else ``known_next``.
+        ``is_wanted``: others need not be read whole, and may be left out, so a page may be short and not the last.
+        Timers that are parked, or too late by ``until`` (``Timer.is_too_late``), are never left out. It is asked at
+        most ``LOOKED_AT_PER_TIMER`` times ``limit``, and by some stores never: they leave nothing out.
+        ``is_known``: these are left out, and counted in ``known`` and for the limit.
+        Rows that cannot be decoded are reported in ``unreadable`` and never hide the others.
+        """
         until_ms = to_milliseconds(until)
         # What is known to come next need not be read: its payload would cost every idle poll.
         horizon_ms = _LAST_MS if known_next is None else max(until_ms, to_milliseconds(known_next) - 1)
@@ -118,6 +132,11 @@ class Due:
         return Scan(rows, _place(chosen[-1]) if is_more else looked_at.end)
 
     def quarantine(self, rows: Sequence[UnreadableRow], *, now: datetime, expires_at: datetime) -> None:
+        """Take unreadable rows out of the due index: they read as FAILED timers with reason UNREADABLE.
+
+        They expire at ``expires_at`` as other failed timers do. Values that cannot be read are shown empty. A row
+        that was changed meanwhile stays as it is.
+        """
         updates = []
         for row in rows:
             key, place, revision, next_revision = json.loads(row.key)

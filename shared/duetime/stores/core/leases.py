@@ -29,11 +29,12 @@ _RELEASE = Alike(SHARD, ("shard_owner_id", "shard_lease_expires_at"), _IS_HELD)
 _IS_FREE = Condition("shard_lease_expires_at", writes.NOW, Comparison.IS_PAST)
 
 
-class Leases:
+class LeaseStore:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     def statuses(self, shard_ids: Sequence[int], *, now: datetime) -> list[ShardStatus]:
+        """One per id, in order; a shard that was never claimed has version 0. The store's clock says what is free."""
         rows = self._rows(shard_ids)
         now_ms = to_milliseconds(self._backend.time(now=now).at if self._backend.has_clock else now)
         return [_status(shard_id, rows.get(shard_id), now_ms) for shard_id in shard_ids]
@@ -41,6 +42,11 @@ class Leases:
     def claim(
         self, shard_ids: Sequence[int], owner_id: str, *, lease_seconds: float, metadata: str, now: datetime
     ) -> list[Lease | None]:
+        """Own those of the shards that nobody's lease is live of: each ``shard_version`` grows by exactly one.
+
+        None where a live lease is in the way (be it the caller's own), or another claim won. ``metadata``: JSON that
+        tells of the owner, for people to read. Raises only if nothing was claimed, as far as is known.
+        """
         if not shard_ids:
             return []
         lease_ms = _milliseconds(lease_seconds)
@@ -75,6 +81,11 @@ class Leases:
         return {shard_id: end for shard_id, end in ends.items() if end is not None}
 
     def renew(self, leases: Sequence[Lease], *, lease_seconds: float, now: datetime) -> list[Lease | None]:
+        """Extend to ``now + lease_seconds``. None for a lease whose version or owner is no longer the stored one.
+
+        A lease that has expired but that nobody has claimed since can still be renewed. One that cannot be written
+        for now, unlike others, comes back as it was given. Raises only if none was renewed, as far as is known.
+        """
         if not leases:
             return []
         lease_ms = _milliseconds(lease_seconds)
@@ -90,6 +101,7 @@ class Leases:
         return [_renewed(lease, statuses[lease.shard_id], ends.get(lease.shard_id)) for lease in leases]
 
     def release(self, leases: Sequence[Lease], *, now: datetime) -> None:
+        """End leases so that they can be claimed at once and never renewed. A stale lease changes nothing."""
         if not leases:
             return
         ordered = sorted(leases, key=lambda lease: lease.shard_id)
@@ -103,10 +115,15 @@ class Leases:
         return {shard_id: row for shard_id, row in zip(shard_ids, rows, strict=True) if row is not None}
 
     def sleep_epoch(self) -> int:
+        """How often pollers have woken or fallen asleep; 0 at first. Even while they sleep; strongly consistent.
+
+        Only those count it that sleep at all: pollers on Lambda.
+        """
         (row,) = self._backend.read(COUNTER, [(SLEEP_EPOCH,)])
         return 0 if row is None else decode_counter(row)
 
     def advance_sleep_epoch(self, epoch: int) -> bool:
+        """Count one more if ``epoch`` is what is stored; whether this call did."""
         if epoch == 0:
             change = writes.insert(COUNTER, (SLEEP_EPOCH, 1))
         else:
@@ -115,6 +132,7 @@ class Leases:
         return self._backend.write([change]).checked()[0].is_written
 
     def announce_worker(self, worker_id: str, *, ttl_seconds: float, now: datetime) -> list[str]:
+        """Say that a worker lives up to, not including, ``now + ttl_seconds``; the sorted ids of all that do."""
         ttl_ms = _milliseconds(ttl_seconds)
         batch = self._backend.write([writes.put(WORKER, (worker_id, Now(ttl_ms)))], now=now)
         batch.checked()
@@ -130,6 +148,7 @@ class Leases:
         return sorted(repaired(name) for name, end in ends.items() if end > at_ms)
 
     def withdraw_worker(self, worker_id: str) -> None:
+        """The worker lives no longer. One that nobody knows changes nothing."""
         self._backend.write([writes.delete(WORKER, (worker_id,))])
 
 

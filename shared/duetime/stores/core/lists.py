@@ -49,6 +49,11 @@ class Lists:
     def list(
         self, namespace: Namespace, timer_filter: TimerFilter, *, cursor: str | None, limit: int, now: datetime
     ) -> Page[Timer]:
+        """In the order of shard, then id. A timer that is not changed meanwhile appears exactly once.
+
+        The work of one call is bounded, whatever the filter leaves out, and so is what it holds of payloads
+        (``pages.PAGE_BYTES``).
+        """
         after = None if cursor is None else place_of(cursor, TIMER, OF_NAMESPACE)
         if timer_filter == TimerFilter():
             return _page(self._scan(namespace, after, limit), now)
@@ -108,6 +113,7 @@ class Lists:
     def find_by_correlation(
         self, namespace: Namespace, correlation_id: str, *, cursor: str | None, limit: int, now: datetime
     ) -> Page[Timer]:
+        """Timers with this correlation id, by an index. May lag a moment behind writes on some stores."""
         after = None if cursor is None else place_of(cursor, TIMER, CORRELATED)
         by = (namespace.name, correlation_id)
         shards = namespace.shard_ids()

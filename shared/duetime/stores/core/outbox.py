@@ -41,6 +41,11 @@ class Outbox:
         self._reported: set[Key] = set()
 
     def unpublished(self, *, limit: int, skip: frozenset[CallRef] = frozenset()) -> list[OutboxEvent]:
+        """Events that are not marked as published, of all tenants, the oldest first as far as the store can tell.
+
+        Of one call: in order of ``sequence``, without gaps, beginning with its first unpublished one. ``skip``: calls
+        whose events are not wanted now; however many they are, they hide nothing of others.
+        """
         skipped: dict[str, set[str]] = defaultdict(set)
         for ref in skip:
             skipped[ref.tenant_id].add(ref.call_id)
@@ -131,11 +136,18 @@ class Outbox:
             return None
 
     def unpublished_of(self, ref: CallRef, *, limit: int) -> list[OutboxEvent]:
+        """Events of one call that are not marked as published, in order of ``sequence``, without gaps, beginning with
+        its first unpublished one; strongly consistent, and also when the call is gone."""
         of_call = (ref.tenant_id, ref.call_id)
         scan = self._backend.scan(Query(EVENT, UNPUBLISHED_OF_CALL, by=of_call, fields=READ, limit=limit))
         return list(readable_events(scan.rows))
 
     def mark_published(self, events: Sequence[OutboxEvent], *, now: datetime) -> None:
+        """Idempotent: ``published_at`` is set once.
+
+        Where the database removes events by itself, as ``prune`` says otherwise, the event that tells of a star given
+        or taken, or of a call's removal, decides when it is marked what becomes of the call's earlier ones.
+        """
         if not events:
             return
         marks = [

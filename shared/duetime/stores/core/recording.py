@@ -59,8 +59,18 @@ class Recording:
         self._backend = backend
 
     def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
-        """One write where all goes well. What was refused is read, and written again where the attempt is still the
-        timer's (``domain.outcomes.reconciled``)."""
+        """Write outcomes, each only onto the attempt that was made.
+
+        That is fenced by the firing, the number of attempts, the state, and that the timer was not made due later
+        (``domain.outcomes.reconciled``, for all stores alike): what a client changed about it otherwise stays, and
+        the revision counts on. An outcome that is stored already, since the answer of an earlier try was lost, is
+        APPLIED, whoever owns the shard now.
+
+        Each is judged by its own ``fence``, whatever leases others of its shard bring: a store with transactions
+        checks ``shard_version`` and owner and answers LEASE_LOST; one without (DynamoDB) goes by the attempt alone,
+        as every store does for an outcome without a fence.
+        ``updated_at`` becomes ``now``. Where all goes well it is one write.
+        """
         statuses: dict[int, RecordStatus] = {}
         waiting = dict(enumerate(outcomes))
         for turn in rounds():
@@ -110,8 +120,10 @@ class Recording:
         return [next(of_groups if at in groups else statuses) for at in range(len(outcomes))]
 
     def prune(self, *, now: datetime, limit: int) -> int:
-        """Remove what has expired. Where the database does it too, by its own clock, this helps when that is off,
-        slow or behind."""
+        """Delete up to ``limit`` expired timers, and as many expired idempotency records; how many of both.
+
+        Where the database does it too, by its own clock, this helps when that is off, slow or behind.
+        """
         expired = self._prune(TIMER, EXPIRED_TIMERS, now, limit)
         return expired + self._prune(IDEMPOTENCY_RECORD, EXPIRED_RECORDS, now, limit)
 

@@ -29,11 +29,18 @@ BEFORE_ALL: Final = schedule_timer_id("")
 """Where a scan of a shard begins: no timer has this id."""
 
 
-class Schedules:
+class ScheduleStore:
+    """A schedule is a timer (``Timer.is_schedule``): it is put, read, deleted, found due and recorded by
+    ``TimerStore``. ``TimerStore.delete`` removes its history, too."""
+
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     def history(self, schedule: Timer, *, limit: int) -> list[OccurrenceRecord]:
+        """The last lines, the latest first: up to ``limit``, of the ``KEPT_OCCURRENCES`` that are kept.
+
+        Lines that cannot be read are left out.
+        """
         if schedule.schedule is None:  # it cannot be read
             return []
         last = schedule.schedule.number - 1
@@ -52,6 +59,7 @@ class Schedules:
         return found
 
     def ongoing(self, schedules: Sequence[Timer], *, now: datetime) -> list[Timer | None]:
+        """The timer that the occurrence at ``schedule.open_at`` goes on as, of each; None when it has ended."""
         rows = self._backend.read(TIMER, [_open_key(each) for each in schedules]) if schedules else []
         timers = [None if row is None else decode_or_salvage(row) for row in rows]
         return [None if each is None or each.state.is_finished or each.is_expired(now) else each for each in timers]
@@ -64,10 +72,17 @@ class Schedules:
         *,
         now: datetime,
     ) -> ChangeResult:
+        """Apply ``change`` to a schedule atomically; when others write in between it is called again.
+
+        It returns the next revision (``domain.schedule_timers.standing_at``), or the schedule itself when nothing
+        is to be written. Judged in this order: NOT_FOUND, UNREADABLE. Raises what ``change``
+        raises.
+        """
         timer_id = schedule_timer_id(schedule_id)
         return self._change(keys_of(namespace, timer_id, now), change, now)
 
     def change_of(self, occurrence: Timer, change: Callable[[Timer], Timer], *, now: datetime) -> ChangeResult:
+        """As ``change``, of the schedule that ``occurrence``, a timer, is of."""
         timer_id = schedule_timer_id(occurrence.schedule_id or "")
         return self._change([(occurrence.shard_id, occurrence.namespace, timer_id)], change, now)
 
@@ -91,6 +106,11 @@ class Schedules:
     def beside(
         self, namespace: Namespace, prefix: str, *, cursor: str | None, limit: int, now: datetime
     ) -> Page[Timer]:
+        """The timers of a schedule's triggers, or of its backfills, in any state, by their ids, which begin with
+        ``prefix`` (``domain.ids.trigger_timer_id``, ``backfill_timer_id``).
+
+        A page may be short, even empty, and not be the last.
+        """
         shards = sorted(namespace.shards_of(prefix, now))
         after: Place = (shards[0], prefix) if cursor is None else place_of(cursor, TIMER, OF_NAMESPACE)
         scan = self._scan(namespace, after, limit)
@@ -139,6 +159,10 @@ class Schedules:
         return scan.end
 
     def list(self, namespace: Namespace, *, cursor: str | None, limit: int, now: datetime) -> Page[Timer]:
+        """Schedules in the order of shard, then id. One that is not changed meanwhile appears exactly once.
+
+        The work of one call is bounded: a page may be short, even empty, and not be the last.
+        """
         shards = namespace.shard_ids()
         after: Place = (shards[0], BEFORE_ALL) if cursor is None else place_of(cursor, TIMER, OF_NAMESPACE)
         found: list[Timer] = []

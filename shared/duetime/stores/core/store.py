@@ -1,4 +1,4 @@
-"""``stores.port.Store`` over a backend: its parts, put together."""
+"""``stores.port.store.Store`` over a backend: its parts, put together."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 from duetime.stores.backend import Backend
 from duetime.stores.core.catalogue import Catalogue
 from duetime.stores.core.due import Due
-from duetime.stores.core.leases import Leases
+from duetime.stores.core.leases import LeaseStore
 from duetime.stores.core.lists import Lists
 from duetime.stores.core.recording import Recording
-from duetime.stores.core.schedules import Schedules
+from duetime.stores.core.schedules import ScheduleStore
 from duetime.stores.core.timer_changes import TimerChanges
 from duetime.stores.time_source import StoreTime
 
 if TYPE_CHECKING:
     from duetime.stores.core.calls import CallStore
     from duetime.stores.core.outbox import Outbox
-    from duetime.stores.core.transfer import Transfer
+    from duetime.stores.core.transfer import TransferStore
 
 
 class TimerStore(TimerChanges, Due, Recording, Lists):
-    """``stores.port.timers.TimerStore``; each base has the operations of one side of it."""
+    """Timers. Each base has the operations of one side of them; the rules for all are in ``stores.port.store``."""
 
 
 class CoreStore:
@@ -33,8 +33,8 @@ class CoreStore:
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.timers = TimerStore(backend)
-        self.leases = Leases(backend)
-        self.schedules = Schedules(backend)
+        self.leases = LeaseStore(backend)
+        self.schedules = ScheduleStore(backend)
         self.catalogue = Catalogue(backend)
 
     @cached_property
@@ -50,10 +50,10 @@ class CoreStore:
         return Outbox(self.backend)
 
     @cached_property
-    def transfer(self) -> Transfer:
-        from duetime.stores.core.transfer import Transfer
+    def transfer(self) -> TransferStore:
+        from duetime.stores.core.transfer import TransferStore
 
-        return Transfer(self.backend, self.catalogue)
+        return TransferStore(self.backend, self.catalogue)
 
     def initialise(self) -> None:
         self.backend.initialise()

@@ -56,6 +56,12 @@ class TimerChanges:
     def put(
         self, timers: Sequence[Timer], *, mode: PutMode, now: datetime, if_revision: int | None = None
     ) -> list[PutResult]:
+        """Store first revisions (``domain.timers.new_timer``) as ``mode`` says.
+
+        ``if_revision`` goes with REPLACE and a single timer; it is judged first. A replaced timer keeps
+        ``created_at`` and counts its ``revision`` on; every other value is the new one's. An expired timer counts
+        as absent.
+        """
         if if_revision is not None:
             return self._put_known(timers, mode=mode, now=now, if_revision=if_revision)
         if any(timer.elsewhere for timer in timers):
@@ -125,6 +131,7 @@ class TimerChanges:
         )
 
     def get(self, namespace: Namespace, timer_id: str, *, now: datetime) -> Timer | None:
+        """The timer as it is stored now, strongly consistent; None when there is none."""
         (row,) = find(self._backend, TIMER, [keys_of(namespace, timer_id, now)])
         return present(row, now)
 
@@ -138,6 +145,12 @@ class TimerChanges:
         now: datetime,
         if_revision: int | None = None,
     ) -> ChangeResult:
+        """Apply ``domain.timers.changed`` atomically: no concurrent write is lost or half-seen. What that raises is
+        raised, and nothing is written.
+
+        ``if_revision`` is judged first: a finished timer of another revision is a REVISION_MISMATCH.
+        """
+
         def judge(_: int, row: Row | None) -> Decision[ChangeResult]:
             stored = present(row, now)
             result = update_result(stored, change, if_revision=if_revision, firing_id=firing_id, now=now)
@@ -155,6 +168,13 @@ class TimerChanges:
         now: datetime,
         expires_at: datetime | None = None,
     ) -> list[ChangeResult]:
+        """Apply ``domain.timers.rearmed`` to each, atomically: the timer is due at ``now``, or Cancelled.
+
+        A cancelled timer is readable until ``expires_at``. Judged in this order: REVISION_MISMATCH, UNREADABLE,
+        WRONG_STATE. Where ``rearmed`` changes nothing, the result is APPLIED and nothing is written. Of several
+        redrives at once, one is APPLIED.
+        """
+
         def judge(place: int, row: Row | None) -> Decision[ChangeResult]:
             result, is_change = rearm_result(
                 present(row, now), _readable(row), refs[place], rearm, now=now, expires_at=expires_at
@@ -164,6 +184,8 @@ class TimerChanges:
         return self._change(namespace, [ref.timer_id for ref in refs], judge, now)
 
     def answer(self, namespace: Namespace, timer_id: str, answer: Answer, *, now: datetime) -> AnswerResult:
+        """Apply ``domain.answers.answered`` atomically. Where it changes nothing, nothing is written."""
+
         def judge(_: int, row: Row | None) -> Decision[AnswerResult]:
             stored = None if present(row, now) is None else _readable(row)
             if row is None or stored is None:
@@ -178,6 +200,8 @@ class TimerChanges:
         return result
 
     def delete(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
+        """Remove timers in any state. APPLIED carries the timer as it was, where that is known (``ChangeResult``)."""
+
         def judge(place: int, row: Row | None) -> Decision[ChangeResult]:
             result = delete_result(present(row, now), refs[place])
             if result.status is not ChangeStatus.APPLIED or row is None:

@@ -47,15 +47,31 @@ T = TypeVar("T")
 _MOST_SECRETS = 1000
 
 
-class Transfer:
+class TransferStore:
+    """These operations read all there is, of all tenants, and they store what another store held exactly as it was:
+    every revision, state, time, hash and encrypted secret. Nothing is made anew but what a database allots itself:
+    the shards of a dedicated namespace.
+
+    What is loaded is never written over what is there: ``LoadStatus`` tells whether that is the same. So loading the
+    same again changes nothing, and a load that was cut short is completed by a repeat.
+
+    The caller makes sure that neither database is served meanwhile. Service calls need no operation of their own:
+    ``CallStore.apply`` stores one in any state with ``before`` None.
+    """
+
     def __init__(self, backend: Backend, catalogue: Catalogue) -> None:
         self._backend = backend
         self._catalogue = catalogue
 
     def all_namespaces(self, *, cursor: str | None, limit: int) -> Page[Namespace]:
+        """Of all tenants, internal ones too, in any stable order; each once."""
         return self._all(NAMESPACE, ALL_NAMESPACES, decode_namespace, cursor, limit)
 
     def all_api_keys(self, *, cursor: str | None, limit: int) -> Page[ApiKey]:
+        """Of all tenants, expired ones too, in any stable order; each once.
+
+        ``Catalogue.create_api_key`` loads one.
+        """
         return self._all(API_KEY, ALL_API_KEYS, decode_key, cursor, limit)
 
     def _all(
@@ -64,10 +80,20 @@ class Transfer:
         return read_page(self._backend, Query(entity, path, limit), cursor, decode_row)
 
     def secrets(self) -> dict[str, bytes | None]:
+        """All secrets that ``Catalogue.secret`` keeps, by name: a handful. That operation loads one.
+
+        None: the stored secret cannot be read.
+        """
         rows = self._backend.scan(Query(SECRET, ALL_SECRETS, limit=_MOST_SECRETS)).rows
         return {repaired(row[0]): None if DAMAGED in row else decode_secret(row) for row in rows}
 
     def load_namespace(self, namespace: Namespace) -> tuple[Namespace, LoadStatus]:
+        """Store ``namespace`` as it is, but for ``first_shard``: a dedicated one gets a fresh range.
+
+        The namespace as it is stored now. PRESENT when that is equal to ``namespace`` in all but ``first_shard``. The
+        shard map counts its shards, as after ``Catalogue.create_namespace``. Raises what that does when shards run
+        out.
+        """
         stored, is_new = self._catalogue.store_namespace(namespace)
         if is_new:
             return stored, LoadStatus.LOADED
@@ -75,6 +101,11 @@ class Transfer:
         return stored, LoadStatus.PRESENT if is_same else LoadStatus.CONFLICT
 
     def load_timers(self, timers: Sequence[Timer], *, now: datetime) -> list[LoadStatus]:
+        """Store ``timers`` as they are, in any state: due, waiting, parked, finished.
+
+        ``shard_id`` is by the namespace that this store has. PRESENT when the stored timer is equal. An expired timer
+        counts as absent. None of ``timers`` has expired.
+        """
         inserts = [writes.insert(TIMER, encode(timer)) for timer in timers]
         known = self._not_inserted(inserts, now)
 
@@ -103,6 +134,7 @@ class Transfer:
         return [place for place, written in enumerate(results) if not written.is_written]
 
     def load_occurrences(self, occurrences: Sequence[PastOccurrence]) -> list[LoadStatus]:
+        """Store lines of histories as they are. No two are in each other's place."""
         rows = [encode_past(each) for each in occurrences]
         known = self._not_inserted([writes.insert(OCCURRENCE, row) for row in rows])
         stored = self._backend.read(OCCURRENCE, [OCCURRENCE.key_of(rows[place]) for place in known]) if known else []
@@ -112,6 +144,7 @@ class Transfer:
         return statuses
 
     def load_executions(self, executions: Sequence[Execution]) -> list[LoadStatus]:
+        """Store ``executions`` as they are. Their calls are there."""
         known = self._not_inserted([writes.insert(EXECUTION, encode_execution(each)) for each in executions])
         keys = [(each.tenant_id, each.call_id, each.execution_id) for each in (executions[place] for place in known)]
         rows = self._backend.read(EXECUTION, keys) if keys else []
@@ -123,6 +156,11 @@ class Transfer:
         return statuses
 
     def all_events(self, *, cursor: str | None, limit: int) -> EventPage:
+        """Every stored event, published or not, of all tenants, removed calls' too.
+
+        Those of one call stand together, in order of ``sequence``. What cannot be decoded is in ``unreadable`` and
+        hides nothing. A page has about ``limit``.
+        """
         after = None if cursor is None else place_of(cursor, EVENT, ALL_EVENTS)
         scan = self._backend.scan(Query(EVENT, ALL_EVENTS, fields=READ, after=after, limit=limit))
         events: list[OutboxEvent] = []
@@ -135,6 +173,12 @@ class Transfer:
         return EventPage(events, None if scan.end is None else cursor_of(scan.end), tuple(unreadable))
 
     def load_events(self, events: Sequence[OutboxEvent], *, now: datetime) -> list[LoadStatus]:
+        """Store ``events`` with their ``published_at``. Those of one call are in order, and one call's are loaded
+        before the next one's.
+
+        Unpublished ones are then handed out by ``Outbox.unpublished``. Published ones are kept as long as any from
+        then on; a store that removes them by a time to live counts it from ``now``.
+        """
         inserts = [writes.insert(EVENT, encode_event(each.event, published_at=each.published_at)) for each in events]
         known = self._not_inserted(inserts, now)
         rows = self._backend.read(EVENT, [inserts[place].key for place in known], fields=READ) if known else []

@@ -1,6 +1,7 @@
 """The store port: every operation that Duetime asks of a database, in seven parts.
 
-The docstrings of the parts are the contract, each in a module of its own beside this one.
+The docstrings of the parts are the contract: of ``core.store.TimerStore``, ``core.leases.LeaseStore`` and so on. The
+modules beside this one have what they take and return.
 
 Rules for all operations:
 
@@ -29,16 +30,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from duetime.stores.port.catalogue import Catalogue
-from duetime.stores.port.leases import LeaseStore
-from duetime.stores.port.schedules import ScheduleStore
-from duetime.stores.port.timers import TimerStore
 from duetime.stores.time_source import StoreTime
 
-if TYPE_CHECKING:  # the timers API does without, and what is imported is cold start
-    from duetime.stores.port.calls import CallStore
-    from duetime.stores.port.outbox import Outbox
-    from duetime.stores.port.transfer import TransferStore
+if TYPE_CHECKING:
+    from duetime.stores.core.calls import CallStore
+    from duetime.stores.core.catalogue import Catalogue
+    from duetime.stores.core.leases import LeaseStore
+    from duetime.stores.core.outbox import Outbox
+    from duetime.stores.core.schedules import ScheduleStore
+    from duetime.stores.core.store import TimerStore
+    from duetime.stores.core.transfer import TransferStore
 
 
 class Store(Protocol):

@@ -1,18 +1,15 @@
-"""The part of the store port with the timers (the general rules: ``port.store``)."""
+"""What the operations of ``core.store.TimerStore`` take and return."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final
 
-from duetime.domain.answers import Answer, Refusal
-from duetime.domain.namespaces import Namespace
-from duetime.domain.outcomes import LeasedOutcome, RecordStatus
-from duetime.domain.timers import FailureReason, Rearm, Timer, TimerChange, TimerState
-from duetime.stores.port.pages import Page
+from duetime.domain.answers import Refusal
+from duetime.domain.timers import FailureReason, Timer, TimerState
 
 
 class PutMode(StrEnum):
@@ -160,155 +157,3 @@ IsKnown = Callable[[str, int], bool]
 """Whether the caller has the timer of this firing with so many attempts already."""
 LOOKED_AT_PER_TIMER: Final = 10
 """A page with timers that are not wanted looks at so many times its limit at most."""
-
-
-class TimerStore(Protocol):
-    # -- clients ---------------------------------------------------------------------------------------------
-
-    def put(
-        self,
-        timers: Sequence[Timer],
-        *,
-        mode: PutMode,
-        now: datetime,
-        if_revision: int | None = None,
-    ) -> list[PutResult]:
-        """Store first revisions (``domain.timers.new_timer``) as ``mode`` says.
-
-        ``if_revision`` goes with REPLACE and a single timer; it is judged first. A replaced timer keeps
-        ``created_at`` and counts its ``revision`` on; every other value is the new one's. An expired timer counts
-        as absent.
-        """
-        ...
-
-    def get(self, namespace: Namespace, timer_id: str, *, now: datetime) -> Timer | None:
-        """The timer as it is stored now, strongly consistent; None when there is none."""
-        ...
-
-    def update(
-        self,
-        namespace: Namespace,
-        timer_id: str,
-        change: TimerChange,
-        *,
-        firing_id: str,
-        now: datetime,
-        if_revision: int | None = None,
-    ) -> ChangeResult:
-        """Apply ``domain.timers.changed`` atomically: no concurrent write is lost or half-seen. What that raises is
-        raised, and nothing is written.
-
-        ``if_revision`` is judged first: a finished timer of another revision is a REVISION_MISMATCH.
-        """
-        ...
-
-    def rearm(
-        self,
-        namespace: Namespace,
-        refs: Sequence[TimerRef],
-        *,
-        rearm: Rearm,
-        now: datetime,
-        expires_at: datetime | None = None,
-    ) -> list[ChangeResult]:
-        """Apply ``domain.timers.rearmed`` to each, atomically: the timer is due at ``now``, or Cancelled.
-
-        A cancelled timer is readable until ``expires_at``. Judged in this order: REVISION_MISMATCH, UNREADABLE,
-        WRONG_STATE. Where ``rearmed`` changes nothing, the result is APPLIED and nothing is written. Of several
-        redrives at once, one is APPLIED.
-        """
-        ...
-
-    def answer(self, namespace: Namespace, timer_id: str, answer: Answer, *, now: datetime) -> AnswerResult:
-        """Apply ``domain.answers.answered`` atomically. Where it changes nothing, nothing is written."""
-        ...
-
-    def delete(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
-        """Remove timers in any state. APPLIED carries the timer as it was, where that is known (``ChangeResult``)."""
-        ...
-
-    def find_by_correlation(
-        self,
-        namespace: Namespace,
-        correlation_id: str,
-        *,
-        cursor: str | None,
-        limit: int,
-        now: datetime,
-    ) -> Page[Timer]:
-        """Timers with this correlation id, by an index. May lag a moment behind writes on some stores."""
-        ...
-
-    def due(
-        self,
-        shard_id: int,
-        *,
-        until: datetime,
-        limit: int,
-        cursor: str | None = None,
-        since: datetime | None = None,
-        known_next: datetime | None = None,
-        is_wanted: IsWanted | None = None,
-        is_known: IsKnown | None = None,
-    ) -> DuePage:
-        """Timers with ``next_attempt_at <= until``, in order, at most ``limit``; strongly consistent.
-
-        More timers at one instant than a page holds are all returned over the pages, once each. Where payloads are
-        large, a page holds no more than ``pages.PAGE_BYTES`` of them, in memory too.
-        ``since`` (not after ``until``) leaves out what has ``next_attempt_at < since``; a ``cursor`` goes
-        before it.
-        ``known_next``: the caller knows of none before it, so the store may skip looking beyond it; then
-        ``DuePage.next_attempt_at`` is the earliest that it found before ``known_next``, else ``known_next``.
-        ``is_wanted``: others need not be read whole, and may be left out, so a page may be short and not the last.
-        Timers that are parked, or too late by ``until`` (``Timer.is_too_late``), are never left out. It is asked at
-        most ``LOOKED_AT_PER_TIMER`` times ``limit``, and by some stores never: they leave nothing out.
-        ``is_known``: these are left out, and counted in ``known`` and for the limit.
-        Rows that cannot be decoded are reported in ``unreadable`` and never hide the others.
-        """
-        ...
-
-    def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
-        """Write outcomes, each only onto the attempt that was made.
-
-        That is fenced by the firing, the number of attempts, the state, and that the timer was not made due later
-        (``domain.outcomes.reconciled``, for all stores alike): what a client changed about it otherwise stays, and
-        the revision counts on. An outcome that is stored already, since the answer of an earlier try was lost, is
-        APPLIED, whoever owns the shard now.
-
-        Each is judged by its own ``fence``, whatever leases others of its shard bring: a store with transactions
-        checks ``shard_version`` and owner and answers LEASE_LOST; one without (DynamoDB) goes by the attempt alone,
-        as every store does for an outcome without a fence.
-        ``updated_at`` becomes ``now``.
-        """
-        ...
-
-    def quarantine(self, rows: Sequence[UnreadableRow], *, now: datetime, expires_at: datetime) -> None:
-        """Take unreadable rows out of the due index: they read as FAILED timers with reason UNREADABLE.
-
-        They expire at ``expires_at`` as other failed timers do. Values that cannot be read are shown empty. A row
-        that was changed meanwhile stays as it is.
-        """
-        ...
-
-    def prune(self, *, now: datetime, limit: int) -> int:
-        """Delete up to ``limit`` expired timers, and as many expired idempotency records; how many of both.
-
-        0 where the database does it by itself.
-        """
-        ...
-
-    def list(
-        self,
-        namespace: Namespace,
-        timer_filter: TimerFilter,
-        *,
-        cursor: str | None,
-        limit: int,
-        now: datetime,
-    ) -> Page[Timer]:
-        """In the order of shard, then id. A timer that is not changed meanwhile appears exactly once.
-
-        The work of one call is bounded, whatever the filter leaves out, and so is what it holds of payloads
-        (``pages.PAGE_BYTES``).
-        """
-        ...

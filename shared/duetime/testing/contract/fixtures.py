@@ -10,10 +10,10 @@ from typing import Protocol, TypeVar
 import pytest
 
 from duetime.domain.namespaces import Namespace
-from duetime.stores.port.calls import CallStore
-from duetime.stores.port.outbox import Outbox
+from duetime.stores.core.calls import CallStore
+from duetime.stores.core.outbox import Outbox
+from duetime.stores.core.transfer import TransferStore
 from duetime.stores.port.store import Store
-from duetime.stores.port.transfer import TransferStore
 from duetime.testing.contract.builders import NOW
 from duetime.testing.contract.subject import Subject
 

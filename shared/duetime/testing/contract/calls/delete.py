@@ -9,8 +9,9 @@ import pytest
 from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.domain.call_steps import DeletionReason, deleted
 from duetime.domain.service_calls import ServiceCall
-from duetime.stores.port.calls import CallFilter, CallStore, DeleteStatus
-from duetime.stores.port.outbox import Outbox
+from duetime.stores.core.calls import CallStore
+from duetime.stores.core.outbox import Outbox
+from duetime.stores.port.calls import CallFilter, DeleteStatus
 from duetime.stores.port.store import Store
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps

@@ -10,7 +10,8 @@ import pytest
 
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.service_calls import CallStatus, ServiceCall
-from duetime.stores.port.calls import CallFilter, CallOrder, CallStore
+from duetime.stores.core.calls import CallStore
+from duetime.stores.port.calls import CallFilter, CallOrder
 from duetime.stores.port.pages import Page
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from duetime.domain.service_calls import CallStatus
-from duetime.stores.port.calls import ApplyStatus, CallFilter, CallStore
-from duetime.stores.port.outbox import Outbox
+from duetime.stores.core.calls import CallStore
+from duetime.stores.core.outbox import Outbox
+from duetime.stores.port.calls import ApplyStatus, CallFilter
 from duetime.stores.port.store import Store
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps

@@ -10,8 +10,9 @@ import pytest
 from duetime.domain.call_steps import Transition
 from duetime.domain.executions import Execution
 from duetime.domain.service_calls import CallStatus, ServiceCall, calls_namespace
-from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, CallRef, CallStore, DeleteStatus
-from duetime.stores.port.outbox import Outbox
+from duetime.stores.core.calls import CallStore
+from duetime.stores.core.outbox import Outbox
+from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, CallRef, DeleteStatus
 from duetime.stores.port.store import Store
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps

@@ -12,8 +12,9 @@ from duetime.api.http.responses import encode
 from duetime.api.service_calls.responses import call_response
 from duetime.domain.errors import CallUnreadable
 from duetime.domain.service_calls import CallFailure, CallStatus, ServiceCall
-from duetime.stores.port.calls import CallFilter, CallOrder, CallStore, DeleteStatus
-from duetime.stores.port.outbox import Outbox
+from duetime.stores.core.calls import CallStore
+from duetime.stores.core.outbox import Outbox
+from duetime.stores.port.calls import CallFilter, CallOrder, DeleteStatus
 from duetime.stores.port.store import Store
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps
