@@ -76,7 +76,7 @@ class Cluster:
         self._stack.close()
 
     def start_server(self) -> None:
-        self.server = self._start("serve", "--port", str(self.port))
+        self.server = self._start("serve", "--port", str(self.port), "--workers", "1")
         self.server.wait_for("server.started")
 
     def start_worker(self, environment: dict[str, str] | None = None) -> DuetimeProcess:

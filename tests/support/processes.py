@@ -140,10 +140,10 @@ def wait_for_exit(pid: int, *, timeout_seconds: float = 10) -> bool:
 
 
 class DuetimeServer(DuetimeProcess):
-    """``duetime serve`` on a free port, ready when constructed."""
+    """``duetime serve`` on a free port, ready when constructed. One process, unless the test says otherwise."""
 
     def __init__(self, *arguments: str, cwd: Path, **variables: str) -> None:
-        super().__init__("serve", "--port", "0", *arguments, cwd=cwd, **variables)
+        super().__init__("serve", "--port", "0", *arguments, cwd=cwd, **{"DUETIME_WORKERS": "1", **variables})
         try:
             self.url: str = self.wait_for("server.started")["url"]
         except BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -49,8 +50,7 @@ logger = logging.getLogger(__name__)
 
 def serve(settings: LocalSettings) -> int:
     """Serve until a signal; the exit code. Raises ``DuetimeError`` when it cannot start."""
-    if settings.workers > 1 and wiring.is_in_memory(settings.store):
-        raise InvalidSettings("--workers: a store in memory cannot be shared by several processes")
+    process_count = _process_count(settings)
     if settings.auth and wiring.is_in_memory(settings.store):
         raise InvalidSettings("--auth: nobody can make a key for a store in memory")
     with ExitStack() as stack:
@@ -83,7 +83,7 @@ def serve(settings: LocalSettings) -> int:
         environ = child_environment(settings)
         workers = [
             WorkerService(number, environ=environ, stop_seconds=stop_seconds, clock=clock, on_hint=pass_on)
-            for number in range(2, settings.workers + 1)
+            for number in range(2, process_count + 1)
         ]
         if workers:
             connect(tell, poller, relay, notifier, clock)
@@ -122,6 +122,14 @@ def serve(settings: LocalSettings) -> int:
         code = run_services(services, stop_seconds=stop_seconds + STOP_MARGIN_SECONDS)
         logger.info("stopped", extra={"action": "server.stopped", **poller.stats()})
         return code
+
+
+def _process_count(settings: LocalSettings) -> int:
+    """Of pollers. Raises ``InvalidSettings`` for several that would share a store in memory."""
+    in_memory = wiring.is_in_memory(settings.store)
+    if settings.workers > 1 and in_memory:
+        raise InvalidSettings("--workers: a store in memory cannot be shared by several processes")
+    return settings.workers or (1 if in_memory else min(2, os.cpu_count() or 1))
 
 
 def event_streams(

@@ -177,7 +177,13 @@ class LocalSettings(
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(8080, ge=0, le=65_535, description="Port to listen on; 0: a free one.")
-    workers: int = Field(1, ge=1, le=64, description="Pollers, one process each. They share the shards.")
+    workers: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="Pollers, one process each. They share the shards. 0: two where there are two cores, but one"
+        " for a store in memory.",
+    )
     auth: bool = Field(False, description="Require an API key. `duetime keys create --store` creates the first one.")
     open_to_network: bool = Field(
         False,

@@ -7,6 +7,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.support.callbacks import CallbackReceiver
 from tests.support.processes import DuetimeProcess, DuetimeServer, in_seconds, wait_for_exit
 
@@ -70,6 +72,17 @@ def test_what_is_due_at_once_waits_for_no_look_of_the_process_that_owns_its_shar
     assert sum(fired) == TIMERS
     assert min(fired) > 0
     assert took_seconds < 2
+
+
+@pytest.mark.parametrize(("store", "process_count"), [("sqlite:///duetime.db", 2), ("sqlite://", 1)])
+def test_two_cores_have_two_processes_unless_the_store_is_in_memory(
+    tmp_path: Path, receiver: CallbackReceiver, store: str, process_count: int
+) -> None:
+    with DuetimeServer("--store", store, cwd=tmp_path, DUETIME_WORKERS="0") as server:
+        server.create_many([{"id": f"t{n}", "delay": "0s", "callbackUrl": receiver.url} for n in range(TIMERS)])
+        receiver.wait_for_timers(TIMERS)
+        assert server.terminate() == 0
+        assert len(server.of("worker.stopped")) == min(process_count, os.cpu_count() or 1) - 1
 
 
 def test_workers_do_not_outlive_a_server_that_is_killed(tmp_path: Path) -> None:

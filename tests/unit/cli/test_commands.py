@@ -128,7 +128,7 @@ def test_the_options_of_a_setting_name_its_variable_and_default(command: str, mo
         (["serve", "--port"], "requires an argument"),
         (["serve", "--port", "http"], "--port: "),
         (["serve", "--port", "65536"], "--port: "),
-        (["serve", "--workers", "0"], "--workers: "),
+        (["serve", "--workers", "-1"], "--workers: "),
         (["serve", "--workers", "2", "--store", "sqlite://"], "--workers: a store in memory"),
         (["serve", "--lease-seconds", "nan"], "--lease-seconds: "),
         (["worker", "--store", "sqlite://"], "--store: a store in memory"),

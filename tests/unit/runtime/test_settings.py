@@ -41,7 +41,7 @@ def test_a_lambda_without_a_store_says_so(model: type[Settings]) -> None:
 def test_an_option_wins_over_the_environment_over_the_default() -> None:
     environ = {"DUETIME_PORT": "9000", "DUETIME_HOST": "0.0.0.0", "DUETIME_LOG_LEVEL": "DEBUG"}
     settings = load_settings(LocalSettings, {"port": "9001", "workers": None}, environ)
-    assert (settings.port, settings.host, settings.workers) == (9001, "0.0.0.0", 1)
+    assert (settings.port, settings.host, settings.workers) == (9001, "0.0.0.0", 0)
     assert settings.log_level is LogLevel.DEBUG
 
 
@@ -61,7 +61,7 @@ def test_lambda_logs_json_and_people_read_text() -> None:
     [
         ("DUETIME_PORT", "http"),
         ("DUETIME_PORT", "70000"),
-        ("DUETIME_WORKERS", "0"),
+        ("DUETIME_WORKERS", "-1"),
         ("DUETIME_LEASE_SECONDS", "nan"),
         ("DUETIME_LEASE_SECONDS", "inf"),
         ("DUETIME_LEASE_SECONDS", "2.0"),
