@@ -1,4 +1,4 @@
-"""Namespaces: paused, resumed and deleted, the latter in two steps where there are timers."""
+"""Namespaces: paused, resumed, resharded and deleted, the latter in two steps where there are timers."""
 
 from __future__ import annotations
 
@@ -68,6 +68,29 @@ def test_what_was_changed_meanwhile_is_told_and_nothing_is_done(console: Console
     assert stored(console)["state"] == "Active"
     dialog.get_by_role("button", name="Back").click()
     assert console.page.get_by_role("dialog").count() == 0
+
+
+def test_a_namespace_gets_other_shards_and_shows_those_that_it_had(console: Console) -> None:
+    console.make_namespace()
+    console.open()
+    dialog = press(console, "Reshard")
+    assert dialog.get_by_label("Shards").input_value() == "1"
+    dialog.get_by_label("Shards").fill("5000")
+    dialog.get_by_role("button", name="Reshard").click()
+    dialog.get_by_text(re.compile("4096")).nth(1).wait_for()
+    assert stored(console)["earlierShards"] == []
+
+    dialog.get_by_label("Shards").fill("4")
+    dialog.get_by_role("button", name="Reshard").click()
+
+    row(console).get_by_text(re.compile("^1, switches in ")).wait_for()
+    row(console).get_by_title(re.compile("^shards 0 to 3; 0 to 0 until ")).wait_for()
+    assert (stored(console)["numShards"], stored(console)["earlierShards"][0]["numShards"]) == (4, 1)
+    dialog = press(console, "Reshard")
+    dialog.get_by_label("Shards").fill("8")
+    dialog.get_by_role("button", name="Reshard").click()
+    dialog.get_by_text(re.compile("^409 ")).wait_for()
+    assert stored(console)["numShards"] == 4
 
 
 def test_a_namespace_with_timers_is_kept_until_its_name_is_typed(console: Console, receiver: Receiver) -> None:

@@ -192,7 +192,7 @@ class Services:
     def of(cls, context: ApiContext) -> Services:
         store, clock = context.store, context.clock
         timers = Timers(store, clock, context.on_stored, context.cancelled_retention)
-        schedules = Schedules(store, context.on_stored)
+        schedules = Schedules(store, context.on_stored, context.publish)
         firing_key = lru_cache(maxsize=1)(lambda: shared_key(store.catalogue, FIRING_KEY))
         cursors = Cursors(store.catalogue)
         return cls(context, NamespaceCache(store, clock), cursors, timers, schedules, firing_key)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from duetime.app.announcing import Publish, announce
 from duetime.app.schedule_lists import READS_PER_PAGE, ChangedPage
 from duetime.app.timers import Timers
 from duetime.domain.errors import InvalidInput
-from duetime.domain.events import Event, EventsUndelivered, moved_event
+from duetime.domain.events import moved_event
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer, TimerChange, TimerState
 from duetime.recurrence.local_due import LocalDue, due_at, read_local_due
@@ -29,10 +30,8 @@ class _Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LocalTimers:
-    """``publish`` is as in ``engine.response.failure_events.FailureEvents``, from any thread."""
-
     timers: Timers
-    publish: Callable[[Sequence[Event]], None]
+    publish: Publish
 
     def recompute_page(
         self, namespace: Namespace, *, cursor: str | None, limit: int, now: datetime, dry_run: bool = False
@@ -66,12 +65,7 @@ class LocalTimers:
         ]
         for event in events:
             _log.info("timer moved", extra={"action": "timer.moved", "event": event.document()})
-        try:
-            self.publish(events)
-        except EventsUndelivered as error:
-            for left in error.events:
-                facts = {"action": "event.undelivered", "error": error.message, "event": left.document()}
-                _log.error("an event could not be published", extra=facts)
+        announce(self.publish, events)
 
     def _apply(self, namespace: Namespace, move: _Move, now: datetime) -> bool:
         timer = move.timer

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from duetime.app.announcing import announce
 from duetime.app.calendars import finder
 from duetime.app.schedules import Schedules
 from duetime.domain.errors import CalendarMissing, ScheduleEnded, ScheduleNotFound, ScheduleUnreadable
+from duetime.domain.events import Event
 from duetime.domain.namespaces import Namespace
 from duetime.domain.schedule_timers import standing_at
 from duetime.domain.schedules import ScheduleState, retimed
@@ -85,8 +87,8 @@ class ScheduleLists:
         Called again with ``next_cursor`` until that is None, it meets each once.
         """
         page = self.list(namespace, wanted, cursor=cursor, limit=limit, now=now)
-        return _each(
-            page, lambda each: self.schedules.pause(namespace, each, reason=reason, now=now), dry_run=dry_run
+        return self._each(
+            page, lambda made, each: made.pause(namespace, each, reason=reason, now=now), dry_run=dry_run
         )
 
     def resume_page(
@@ -100,7 +102,21 @@ class ScheduleLists:
         dry_run: bool = False,
     ) -> ChangedPage:
         page = self.list(namespace, wanted, cursor=cursor, limit=limit, now=now)
-        return _each(page, lambda each: self.schedules.resume(namespace, each, now=now), dry_run=dry_run)
+        return self._each(page, lambda made, each: made.resume(namespace, each, now=now), dry_run=dry_run)
+
+    def _each(self, page: Page[Timer], change: Callable[[Schedules, str], Timer], *, dry_run: bool) -> ChangedPage:
+        """Change all of a page. Their events are published together, so a bus that is down is waited for once."""
+        skipped, events = 0, list[Event]()
+        gathering = replace(self.schedules, publish=events.extend)
+        try:
+            for timer in () if dry_run else page.items:
+                try:
+                    change(gathering, timer.schedule_id or "")
+                except (ScheduleEnded, ScheduleNotFound, ScheduleUnreadable):
+                    skipped += 1
+        finally:
+            announce(self.schedules.publish, events)
+        return ChangedPage(len(page.items) - skipped, skipped, page.next_cursor)
 
     def recompute_page(
         self, namespace: Namespace, *, cursor: str | None, limit: int, now: datetime, dry_run: bool = False
@@ -135,16 +151,6 @@ def _recomputed(timer: Timer, find: FindCalendar, now: datetime) -> Timer:
     except (ScheduleUnreadable, CalendarMissing):
         return timer
     return timer if following.pending == schedule.pending else standing_at(timer, following, now=now)
-
-
-def _each(page: Page[Timer], change: Callable[[str], Timer], *, dry_run: bool) -> ChangedPage:
-    skipped = 0
-    for timer in () if dry_run else page.items:
-        try:
-            change(timer.schedule_id or "")
-        except (ScheduleEnded, ScheduleNotFound, ScheduleUnreadable):
-            skipped += 1
-    return ChangedPage(len(page.items) - skipped, skipped, page.next_cursor)
 
 
 def state_of(timer: Timer) -> ScheduleState:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from duetime.app.announcing import Publish, announce
 from duetime.app.calendars import finder
 from duetime.app.revisions import Revisions
 from duetime.app.timers import Stored
@@ -24,6 +25,7 @@ from duetime.domain.errors import (
     StoreRefused,
     StoreUnavailable,
 )
+from duetime.domain.events import ScheduleEvent, schedule_events
 from duetime.domain.ids import schedule_timer_id
 from duetime.domain.namespaces import Namespace, Pause
 from duetime.domain.schedule_timers import new_schedule_timer, standing_at, triggered
@@ -72,10 +74,12 @@ class ScheduleChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Schedules:
-    """``on_stored`` is told of what was just stored or changed: a hint for a poller in this process."""
+    """``on_stored`` is told of what was just stored or changed: a hint for a poller in this process. ``publish`` is
+    given the events of changes, after these."""
 
     store: Store
     on_stored: Callable[[Sequence[Timer]], None]
+    publish: Publish
 
     def create(self, namespace: Namespace, wanted: NewSchedule, *, now: datetime) -> Stored:
         """Create a schedule; the same request again changes nothing.
@@ -98,8 +102,8 @@ class Schedules:
         """
         schedule_id, times = asked.schedule_id, self._times(namespace, asked, now)
         for _ in range(_TRIES):  # whoever creates or removes it in between makes another try necessary
-            result = self.store.schedules.change(
-                namespace, schedule_id, _judged(lambda timer: _replaced(timer, asked, times, now), wanted), now=now
+            result = self._apply(
+                namespace, schedule_id, lambda timer: _replaced(timer, asked, times, now), now, wanted
             )
             if result.status not in (ChangeStatus.NOT_FOUND, ChangeStatus.UNREADABLE):
                 return self._stored(_or_raise(result, namespace, schedule_id), schedule_id, is_new=False)
@@ -269,10 +273,33 @@ class Schedules:
         now: datetime,
         wanted: Revisions | None,
     ) -> Timer:
-        result = self.store.schedules.change(namespace, schedule_id, _judged(change, wanted), now=now)
+        result = self._apply(namespace, schedule_id, change, now, wanted)
         timer = _or_raise(result, namespace, schedule_id)
         self.on_stored([timer])
         return timer
+
+    def _apply(
+        self,
+        namespace: Namespace,
+        schedule_id: str,
+        change: Callable[[Timer], Timer],
+        now: datetime,
+        wanted: Revisions | None,
+    ) -> ChangeResult:
+        """Change a revision that is ``wanted``; another one raises ``RevisionMismatch``. Tell what came of it."""
+        events: list[ScheduleEvent] = []
+
+        def judged(timer: Timer) -> Timer:
+            if wanted is not None and not wanted.match_strongly(timer.revision):
+                raise _mismatch()
+            changed = change(timer)
+            events[:] = [] if changed.schedule is None else schedule_events(timer, changed.schedule, (), at=now)
+            return changed
+
+        result = self.store.schedules.change(namespace, schedule_id, judged, now=now)
+        if result.status is ChangeStatus.APPLIED:
+            announce(self.publish, events)
+        return result
 
     def _times(self, namespace: Namespace, asked: NewSchedule, now: datetime) -> Callable[[], Occurrences]:
         """Return what computes the occurrences that are asked for, checked, when they are needed."""
@@ -351,17 +378,6 @@ def _check_target(timer: Timer, content: Mapping[str, Any]) -> None:
 def _check_policy(content: TimerContent, policy: SchedulePolicy) -> None:
     if content.callback_url == SERVICE_CALLS and policy.pause_after is not None:
         raise InvalidInput("pauseAfter", "cannot be given with serviceCall: it counts callbacks that fail")
-
-
-def _judged(change: Callable[[Timer], Timer], wanted: Revisions | None) -> Callable[[Timer], Timer]:
-    """Return ``change`` of revisions that are ``wanted``; others raise ``RevisionMismatch``."""
-
-    def judged(timer: Timer) -> Timer:
-        if wanted is not None and not wanted.match_strongly(timer.revision):
-            raise _mismatch()
-        return change(timer)
-
-    return judged
 
 
 def _digest(content: TimerContent, policy: SchedulePolicy, *, is_paused: bool) -> str:

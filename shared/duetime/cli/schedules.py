@@ -403,6 +403,17 @@ def occurrences(*, remote: Remote, namespace: str, schedule_id: str, from_at: An
     show_items(found["coming"], _COLUMNS, as_json=False)
 
 
+@schedules.command("next", short_help="Show when a schedule occurs next.")
+@_schedule_arguments
+@click.option("--count", type=click.IntRange(1, 100), default=10, show_default=True, help="Occurrences to show.")
+@json_option
+@on_server("listOccurrences")
+def next_ones(*, remote: Remote, namespace: str, schedule_id: str, count: int, as_json: bool) -> None:
+    """Show when a schedule occurs next, in local time. `occurrences` shows the last ones, too."""
+    response = remote.call("GET", _path(namespace, schedule_id, "/occurrences"), query={"count": count}, has="coming")
+    show_items(response.json()["coming"], _COLUMNS, as_json=as_json)
+
+
 @schedules.command(short_help="Show when a schedule would occur.")
 @_timing_options
 @click.option("--from", "from_at", type=Instant(), help="The first occurrence is then or later.  [default: now]")

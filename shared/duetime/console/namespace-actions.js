@@ -1,10 +1,11 @@
-// What can be done with a namespace: paused, resumed, deleted.
+// What can be done with a namespace: paused, resumed, resharded, deleted.
 
 import { paths, request } from "./api.js";
 import { h } from "./dom.js";
-import { clearErrors, field, invalid, showErrors, text } from "./forms.js";
+import { clearErrors, field, invalid, number, showErrors, text } from "./forms.js";
 import { sleep } from "./live.js";
 import * as session from "./session.js";
+import { localTime } from "./times.js";
 import { button, confirm, dialog, toast } from "./ui.js";
 
 const SECOND_MS = 1000;
@@ -18,6 +19,7 @@ export function namespaceButtons(page, one, changed) {
     one.state === "Paused"
       ? named("Resume", () => resume(one, changed), "quiet")
       : named("Pause", () => pause(one, changed), "quiet"),
+    named("Reshard", () => reshard(one, changed), "quiet"),
     named("Delete", () => remove(page, one, changed), "quiet danger"),
   ];
 }
@@ -51,6 +53,24 @@ function resume(one, changed) {
     act: async () => {
       await request("POST", `${paths.namespace(one.name)}/resume`, { ifMatch: one.revision });
       toast(`${one.name} is resumed.`);
+      changed();
+    },
+  });
+}
+
+function reshard(one, changed) {
+  dialog({
+    title: `Reshard ${one.name}?`,
+    content: [
+      h("p", null, "New timers go to the new shards in two minutes. Those that are there stay, and fire where they are. It can be done eight times."),
+      h("div", { class: "fields" }, field("numShards", "Shards", { inputmode: "numeric", value: one.numShards, hint: "1 to 4096", autofocus: true })),
+    ],
+    label: "Reshard",
+    onProblem: showErrors,
+    act: async (form) => {
+      const { data } = await request("POST", `${paths.namespace(one.name)}/reshard`, { body: { numShards: number(form, "numShards") }, ifMatch: one.revision });
+      const isSame = data.revision === one.revision;
+      toast(isSame ? `${one.name} has ${one.numShards} shards already.` : `${one.name} has ${data.numShards} shards from ${localTime(data.earlierShards.at(-1).until)} on.`);
       changed();
     },
   });

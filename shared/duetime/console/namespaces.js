@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { field, number, showErrors, text } from "./forms.js";
 import { namespaceButtons } from "./namespace-actions.js";
 import * as session from "./session.js";
-import { when } from "./times.js";
+import { localTime, nearly, now, when } from "./times.js";
 import { badge, code, dialog, link, muted, place, retryWords, table, toast } from "./ui.js";
 
 export function readNamespaces(signal) {
@@ -56,9 +56,19 @@ function state(one) {
   return h("span", { title }, badge(one.state));
 }
 
+/** Those that it has, and had: timers may be on these, too. Until the last switch new ones still go there. */
 function shards(one) {
-  const last = one.firstShard + one.numShards - 1;
-  return h("span", { title: `shards ${one.firstShard} to ${last}` }, one.numShards, one.dedicated && muted(" dedicated"));
+  const range = ({ firstShard, numShards }) => `${firstShard} to ${firstShard + numShards - 1}`;
+  const earlier = one.earlierShards.map((each) => `${range(each)} until ${localTime(each.until)}`);
+  const last = one.earlierShards.at(-1);
+  const isSwitching = last && Date.parse(last.until) > now();
+  return h(
+    "span",
+    { title: [`shards ${range(one)}`, ...earlier.reverse()].join("; ") },
+    one.numShards,
+    one.dedicated && muted(" dedicated"),
+    last && h("div", { class: "sub" }, isSwitching ? [`${last.numShards}, switches `, nearly(last.until)] : `earlier ${one.earlierShards.map((each) => each.numShards).join(", ")}`),
+  );
 }
 
 function retries(one) {

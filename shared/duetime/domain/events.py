@@ -159,13 +159,14 @@ class TimerMoved(Event):
 
 class ScheduleEventType(StrEnum):
     PAUSED = "schedule.paused"
+    RESUMED = "schedule.resumed"
     ENDED = "schedule.ended"
     MISFIRED = "schedule.misfired"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleEvent(Event):
-    """A poller has paused or ended a schedule, or passed occurrences that were missed.
+    """A schedule was paused, resumed or ended, or occurrences that were missed have been passed.
 
     ``reason`` is that of the pause or the end. Of missed ones there is the span: first, last, and how many, as in the
     history.
@@ -223,6 +224,8 @@ def schedule_events(
     ]
     if schedule.pause is not None and before.pause is None:
         found.append((ScheduleEventType.PAUSED, schedule.pause.reason, None))
+    if before.pause is not None and schedule.pause is None and schedule.end is None:
+        found.append((ScheduleEventType.RESUMED, None, None))
     if schedule.end is not None and before.end is None:
         found.append((ScheduleEventType.ENDED, str(schedule.end), None))
     if not found:

@@ -33,6 +33,8 @@ _TERM: Final = re.compile(r"(?:\*|([0-9A-Z]+)(?:-([0-9A-Z]+))?)(?:/([0-9]+))?", 
 _NEAREST: Final = re.compile(r"([0-9]+)W", re.ASCII)
 _LAST: Final = re.compile(r"([0-9A-Z]+)L", re.ASCII)
 _NTH: Final = re.compile(r"([0-9A-Z]+)#([0-9]+)", re.ASCII)
+_TO_SUNDAY: Final = re.compile(r"-SUN(?=/|\Z)")
+"""The week ends with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +206,8 @@ def _read_weekdays(field: _Field, text: str, path: str, *, wraps: bool = False) 
 
 
 def _plain_weekdays(field: _Field, text: str, path: str, shift: int, *, wraps: bool) -> Iterator[str]:
-    if text.endswith("-SUN") and not shift:  # the week ends with it
-        text = text.removesuffix("SUN") + "7"
+    if not shift:
+        text = _TO_SUNDAY.sub("-7", text)
     for term, values in _terms(field, text, path, wraps=wraps):
         is_range = "-" in term and "/" not in term
         if term.startswith("*"):

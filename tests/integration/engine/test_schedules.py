@@ -123,6 +123,25 @@ def test_a_schedule_by_the_second_is_not_late(store: Store, clock: VirtualClock)
     assert max(late - due for late, due in zip(fired, sent(sender), strict=True)) < 0.5
 
 
+class _SetBack(VirtualClock):
+    """A clock that somebody sets back by 25 s when it shows 35."""
+
+    def now(self) -> datetime:
+        shown = super().now()
+        return shown if shown < at(35) else shown - timedelta(seconds=25)
+
+
+def test_a_clock_that_is_set_back_repeats_and_loses_nothing(store: Store) -> None:
+    clock = _SetBack(START)
+    put(store, [make_schedule()], START)
+    sender = ScriptedSender()
+
+    run(clock, make_poller(store, sender, clock), 80)
+
+    assert sent(sender) == [10, 20, 30, 40, 50]
+    assert lines(store, clock) == [(each, State.FIRED) for each in (10, 20, 30, 40, 50)]
+
+
 def test_a_retry_does_not_delay_the_next_occurrence(store: Store, clock: VirtualClock) -> None:
     put(store, [make_schedule()], START)
     sender = answering(lambda seconds, attempt: Script(status=503) if seconds == 10 and attempt < 4 else None)
@@ -382,7 +401,7 @@ def test_an_occurrence_in_flight_is_sent_once_however_often_its_schedule_is_chan
 ) -> None:
     put(store, [make_schedule(policy=SchedulePolicy(overlap=Overlap.SKIP, catch_up_ms=600_000))], START)
     sender = answering(lambda seconds, attempt: Script(delay_seconds=delay_seconds))
-    schedules = Schedules(store, lambda _: None)
+    schedules = Schedules(store, lambda _: None, lambda _: None)
 
     async def change_all_the_time() -> None:
         for number in range(29 * 45):

@@ -84,6 +84,21 @@ def test_a_schedule_lives_by_commands(store: object, cli: Cli) -> None:
     assert "does not exist" in cli.fails("schedules", "show", "default", "s1", code=1)
 
 
+def test_the_next_times_of_a_schedule_are_shown_in_its_time_zone(store: object, cli: Cli) -> None:
+    cli("namespaces", "create", "default")
+    times = ("--cron", "30 9 * * *", "--tz", "Asia/Kolkata", "--start-at", "2999-12-31T00:00:00Z")
+    cli("schedules", "create", "default", HOOK, "--id", "s1", *times)
+
+    assert cli("schedules", "next", "default", "s1", "--count", "1")[0].splitlines() == [
+        "LOCAL TIME                     SCHEDULED AT              DUE AT",
+        "2999-12-31T09:30:00.000+05:30  2999-12-31T04:00:00.000Z  2999-12-31T04:00:00.000Z",
+    ]
+    lines = cli("schedules", "next", "default", "s1", "--json")[0].splitlines()
+    assert [json.loads(line)["localTime"][:10] for line in lines[:2]] == ["2999-12-31", "3000-01-01"]
+    assert len(lines) == 10
+    assert "does not exist" in cli.fails("schedules", "next", "default", "s2", code=1)
+
+
 def test_schedules_are_listed_paused_and_resumed_by_filter(store: object, cli: Cli) -> None:
     cli("namespaces", "create", "default")
     for name, tag in (("a", "x"), ("b", "x"), ("c", "y")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import product
 
 import pytest
 
@@ -60,6 +61,57 @@ def times(cron: str, count: int = 3, *, start: datetime = START) -> list[str]:
 )
 def test_an_expression_has_these_times(cron: str, expected: list[str]) -> None:
     assert times(cron) == expected
+
+
+@pytest.mark.parametrize(
+    ("start", "cron", "expected"),
+    [
+        # Steps begin anew with each month: the 31st and the 1st are a day apart.
+        ("2026-01-28", "0 0 */2 * *", ["2026-01-29 00:00", "2026-01-31 00:00", "2026-02-01 00:00"]),
+        ("2028-02-28", "0 0 */4 * *", ["2028-02-29 00:00", "2028-03-01 00:00", "2028-03-05 00:00"]),
+        ("2026-01-01", "0 0 */31 2,3 *", ["2026-02-01 00:00", "2026-03-01 00:00", "2027-02-01 00:00"]),
+        ("2026-01-31", "0 0 29-31 * *", ["2026-03-29 00:00", "2026-03-30 00:00", "2026-03-31 00:00"]),
+        # 2000 was a leap year; 2100 and 2200 are none.
+        ("2096-02-01", "0 0 29 2 *", ["2096-02-29 00:00", "2104-02-29 00:00", "2108-02-29 00:00"]),
+        ("1999-01-01", "0 0 29 2 *", ["2000-02-29 00:00", "2004-02-29 00:00", "2008-02-29 00:00"]),
+        ("2099-01-01", "0 0 L 2 *", ["2099-02-28 00:00", "2100-02-28 00:00", "2101-02-28 00:00"]),
+        ("2096-01-01", "cron(0 0 29 FEB ? 2096-2110)", ["2096-02-29 00:00", "2104-02-29 00:00", "2108-02-29 00:00"]),
+        # Sunday as 7, in every place that a weekday can have.
+        ("2026-01-01", "0 0 * * 5-7", ["2026-01-02 00:00", "2026-01-03 00:00", "2026-01-04 00:00"]),
+        ("2026-01-02", "0 0 * * 7,1", ["2026-01-04 00:00", "2026-01-05 00:00", "2026-01-11 00:00"]),
+        ("2026-01-02", "0 0 * * 0-7/7", ["2026-01-04 00:00", "2026-01-11 00:00", "2026-01-18 00:00"]),
+        ("2026-01-02", "0 0 * * 7L", ["2026-01-25 00:00", "2026-02-22 00:00", "2026-03-29 00:00"]),
+        ("2026-01-02", "0 0 * * 7#1", ["2026-01-04 00:00", "2026-02-01 00:00", "2026-03-01 00:00"]),
+        ("2026-01-02", "0 0 * * fri-sun/2", ["2026-01-04 00:00", "2026-01-09 00:00", "2026-01-11 00:00"]),
+        ("2026-01-02", "cron(0 0 ? * 7-1 *)", ["2026-01-03 00:00", "2026-01-04 00:00", "2026-01-10 00:00"]),
+        # The last year that there is.
+        ("9998-12-30", "0 0 29,31 12 *", ["9998-12-31 00:00", "9999-12-29 00:00"]),
+        ("9999-12-28", "* * * * *", ["9999-12-28 00:01", "9999-12-28 00:02", "9999-12-28 00:03"]),
+    ],
+)
+def test_what_months_leap_years_and_weekdays_have_of_their_own(start: str, cron: str, expected: list[str]) -> None:
+    assert times(cron, start=datetime.fromisoformat(start).replace(tzinfo=UTC)) == expected
+
+
+def test_old_names_of_zones_lead_to_the_new_ones_and_removed_ones_are_refused() -> None:
+    def first(zone: str) -> datetime | None:
+        return recurrence(TimingSpec(cron=("0 9 * * *",), time_zone=zone)).next_after(START)
+
+    for old, new in (("US/Eastern", "America/New_York"), ("Asia/Calcutta", "Asia/Kolkata"), ("Zulu", "UTC")):
+        assert first(old) == first(new)
+    for removed in ("US/Pacific-New", "Factory", "localtime", "America/new_york", "Europe/Berlin "):
+        with pytest.raises(InvalidInput) as refused:
+            first(removed)
+        assert refused.value.field == "timeZone"
+
+
+@pytest.mark.parametrize("days", [1, pytest.param(14, marks=pytest.mark.slow)])
+def test_tens_of_thousands_of_expressions_are_told_from_each_other(days: int) -> None:
+    """More than are kept read (4,096): the whole is slow."""
+    for minute, hour, day in product(range(60), range(24 if days > 1 else 5), range(1, 1 + days)):
+        found = recurrence(TimingSpec(cron=(f"{minute} {hour} {day} * *",), start_at=START)).next_after(START)
+
+        assert found == datetime(2026, 1 if (day, hour, minute) > (1, 0, 0) else 2, day, hour, minute, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
