@@ -34,6 +34,10 @@ def of(namespace: str, *, at: datetime = NOW) -> Timer:
     return make_timer("t", namespace=namespace, execute_at=at)
 
 
+def monotonic_at(instant: datetime) -> float:
+    return (instant - NOW).total_seconds()
+
+
 class Subject:
     """A shard whose clock is set by hand: ``monotonic`` seconds after ``NOW``."""
 
@@ -78,11 +82,14 @@ class Subject:
             DuePage(list(timers), cursor=cursor, next_attempt_at=following),
             Offered(accepted, set(refused)),
             busy_seconds=busy_seconds,
-            now=self.now,
             monotonic=self.monotonic,
+            monotonic_at=monotonic_at,
             settings=SETTINGS,
         )
         return request
+
+    def note_due(self, at: datetime) -> None:
+        self.reading.note_due(at, monotonic_at(at))
 
     def at(self, monotonic: float) -> Subject:
         self.monotonic = monotonic

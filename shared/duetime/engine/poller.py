@@ -272,11 +272,10 @@ class Poller:
     # -- polling ---------------------------------------------------------------------------------------------
 
     def _note_due(self, earliest: Mapping[int, datetime]) -> None:
-        now, monotonic = self._clock.now(), self._clock.monotonic()
         for shard_id, at in earliest.items():
             shard = self._leases.owned.get(shard_id)
             if shard is not None:
-                shard.note_due(at, now=now, monotonic=monotonic)
+                shard.note_due(at, self._clock.monotonic_at(at))
         self._wake.set()
 
     def _look_again(self) -> None:

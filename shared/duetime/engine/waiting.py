@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from math import ceil
 from typing import Final, Protocol, TypeVar
 
 _FIRST_BACKOFF_SECONDS: Final = 0.1
 MAX_BACKOFF_SECONDS: Final = 5.0
+_FLOAT_ERROR_MS: Final = 1e-5
 
 T = TypeVar("T")
 
@@ -17,6 +19,14 @@ def backoff_after(errors: int, random: float) -> float:
     """Return the seconds to wait after ``errors`` (1 or more) store errors in a row; ``random`` in [0, 1)."""
     exponential = _FIRST_BACKOFF_SECONDS * 2.0 ** min(errors - 1, 16)
     return float(min(exponential, MAX_BACKOFF_SECONDS) * (0.5 + random / 2))
+
+
+def whole_milliseconds(seconds: float) -> float:
+    """``seconds``, rounded up to what the event loop can wait for, 0.001 at least.
+
+    It rounds to the nearest millisecond by itself, and would wake before it is time half of the time.
+    """
+    return max(1, ceil(seconds * 1000 - _FLOAT_ERROR_MS)) / 1000
 
 
 class WakeupEvent:

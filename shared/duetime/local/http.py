@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 
 import uvicorn
 
 from duetime.domain.errors import DuetimeError
+from duetime.engine.waiting import WakeupEvent
 from duetime.local.asgi import Asgi
 from duetime.local.bounded_http import BoundedHttp
 from duetime.local.services import ThreadService
@@ -82,19 +85,33 @@ def http_service(
     server = _Server(config, on_started)
 
     def request_stop() -> None:
-        server.should_exit = True
+        server.request_stop()
         on_stopping()
 
     return ThreadService("http", lambda: server.run([listener]), request_stop)
 
 
 class _Server(uvicorn.Server):
-    """Tells when it accepts."""
+    """Tells when it accepts. It wakes once a second, for the ``Date`` header; uvicorn does ten times."""
 
     def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
         super().__init__(config)
         self._on_started = on_started
+        self._alarm = WakeupEvent()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def request_stop(self) -> None:
+        """From any thread."""
+        self.should_exit = True
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has closed
+                self._loop.call_soon_threadsafe(self._alarm.set)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
         self._on_started()
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            await self._alarm.wait(1.0)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreError, StoreUnavailable
-from duetime.domain.times import round_down
+from duetime.domain.times import round_down, round_up
 from duetime.stores.time_source import StoreTime
 
 log = logging.getLogger(__name__)
@@ -99,6 +99,13 @@ class StoreClock:
 
     def monotonic(self) -> float:
         return self._clock.monotonic()
+
+    def monotonic_at(self, instant: datetime) -> float:
+        """What ``monotonic`` says as ``now`` reaches ``instant``; it may be in the past."""
+        fix, reached = self._fix, round_up(instant)
+        if fix is None:
+            return self.monotonic() + (reached - self.now()).total_seconds()
+        return fix.bounds.monotonic + (reached - fix.at).total_seconds()
 
     @property
     def offset_seconds(self) -> float | None:

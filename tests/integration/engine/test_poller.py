@@ -13,7 +13,7 @@ import pytest
 from duetime.domain.attempts import AttemptOutcome, read_attempts
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.timers import TimerChange, TimerState
-from duetime.domain.times import format_instant, parse_instant
+from duetime.domain.times import format_instant, parse_instant, round_down
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode, TimerRef
@@ -81,7 +81,7 @@ def test_a_hint_makes_a_timer_fire_at_once(store: Store, clock: VirtualClock) ->
 
     async def script() -> None:
         await asyncio.sleep(30.3)
-        timer = make_timer("t", execute_at=clock.now())
+        timer = make_timer("t", execute_at=round_down(clock.now()))
         put(store, [timer], clock.now())
         poller.notify([timer])
         await asyncio.sleep(1)
@@ -107,7 +107,9 @@ def test_a_hint_is_passed_on_to_the_poller_that_owns_the_shard(store: Store, clo
 
     async def script() -> None:
         await asyncio.sleep(30.3)
-        timers = [make_timer(f"t{n}", execute_at=clock.now() + timedelta(seconds=n % 2)) for n in range(20)]
+        timers = [
+            make_timer(f"t{n}", execute_at=round_down(clock.now()) + timedelta(seconds=n % 2)) for n in range(20)
+        ]
         put(store, timers, clock.now())
         here.notify(timers)
         await asyncio.sleep(2)

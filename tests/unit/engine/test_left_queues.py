@@ -20,7 +20,7 @@ from duetime.engine.shards.reading import (
 from duetime.stores.port.timers import DuePage
 from tests.support.clock import NOW
 from tests.support.engine import make_timer
-from tests.support.shard_reading import MS, SETTINGS, A, B, Subject, has_room, nobody, of
+from tests.support.shard_reading import MS, SETTINGS, A, B, Subject, has_room, monotonic_at, nobody, of
 
 
 def test_nothing_is_caught_up_with_while_nobody_wants_more() -> None:
@@ -75,7 +75,9 @@ def test_a_page_passes_over_a_namespace_that_has_no_room_and_its_queues_are_left
     assert request is not None
     assert not request.unwanted.wants(*other)
     page = DuePage([], cursor="2", cursor_at=NOW)
-    subject.reading.finish(request, page, Offered(), busy_seconds=0.0, now=NOW, monotonic=0.0, settings=SETTINGS)
+    subject.reading.finish(
+        request, page, Offered(), busy_seconds=0.0, monotonic=0.0, monotonic_at=monotonic_at, settings=SETTINGS
+    )
     later = Span(Position(NOW, "2"), END)
     assert not subject.reading.may_take(other, later)
     assert subject.reading.may_take(other, Span(Position(NOW, "1"), later.begin))
@@ -252,8 +254,8 @@ def test_every_timer_is_taken_once_and_those_of_a_queue_in_order(
             answer,
             Offered(len(taken) - before, refused),
             busy_seconds=0.001,
-            now=subject.now,
             monotonic=subject.monotonic,
+            monotonic_at=monotonic_at,
             settings=SETTINGS,
         )
     assert not waiting

@@ -40,7 +40,7 @@ def test_at_a_known_time_only_what_has_become_due_since_is_read() -> None:
 def test_a_hint_that_comes_during_a_read_is_not_forgotten() -> None:
     subject = Subject()
     subject.reading.is_polling = True
-    subject.reading.note_due(NOW + 10 * MS, now=NOW, monotonic=0.0)
+    subject.note_due(NOW + 10 * MS)
     subject.reading.is_polling = False
     subject.read()
     assert subject.wait() == 0.01
@@ -50,7 +50,7 @@ def test_a_hint_that_comes_between_two_pages_of_the_tail_is_not_forgotten() -> N
     subject = Subject()
     subject.read(following=NOW + 30 * MS)
     subject.at(0.03).read(of("a"), cursor="1", accepted=1)
-    subject.reading.note_due(NOW + 60 * MS, now=subject.now, monotonic=0.03)
+    subject.note_due(NOW + 60 * MS)
     subject.read(of("a"), accepted=1)
     assert subject.wait() == 0.06
 
@@ -59,7 +59,7 @@ def test_a_hint_is_followed_once() -> None:
     subject = Subject()
     subject.read(of("a"))
     subject.reading.is_polling = True
-    subject.reading.note_due(NOW, now=NOW, monotonic=0.0)
+    subject.note_due(NOW)
     subject.reading.is_polling = False
     assert subject.read(of("a")).reading is Reading.TAIL
     assert subject.wait() == SETTINGS.min_poll_interval_seconds
@@ -68,7 +68,7 @@ def test_a_hint_is_followed_once() -> None:
 def test_a_hint_about_the_past_is_followed_back() -> None:
     subject, past = Subject(), NOW - timedelta(seconds=5)
     subject.read(of("a"))
-    subject.at(0.01).reading.note_due(past, now=subject.now, monotonic=0.01)
+    subject.at(0.01).note_due(past)
     assert subject.next().since == past
 
 
@@ -126,7 +126,7 @@ def test_a_survey_of_several_pages_after_which_nothing_is_left_was_a_read_as_any
 def test_a_hint_that_comes_as_a_long_survey_begins_is_followed_back() -> None:
     subject, past = Subject(), NOW - MS
     subject.reading.is_polling = True
-    subject.reading.note_due(past, now=NOW, monotonic=0.0)
+    subject.note_due(past)
     subject.reading.is_polling = False
     subject.reading.tail_at = 1000.0  # the page of the survey is being read already
     subject.read(of("a"), cursor="1", refused=(A,))

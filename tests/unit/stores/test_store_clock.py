@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from duetime.domain.errors import StoreUnavailable
-from duetime.domain.times import round_down
+from duetime.domain.times import round_down, round_up
 from duetime.stores.store_clock import StoreClock
 from duetime.stores.time_source import StoreTime
 from tests.support.clock import NOW, FakeClock
@@ -88,6 +88,23 @@ def test_a_clock_that_agrees_is_taken_as_it_is(machine: Machine) -> None:
 
     assert clock.now() == machine.now()
     assert clock.offset_seconds == 0
+
+
+@pytest.mark.parametrize("measures", [False, True])
+@pytest.mark.parametrize("excess", [0, 1, 999])
+def test_now_reaches_an_instant_when_the_monotonic_clock_does(
+    machine: Machine, excess: int, *, measures: bool
+) -> None:
+    machine.ahead_seconds = 40.0
+    clock = StoreClock(Answering(machine), machine)
+    if measures:
+        clock.measure()
+    machine.advance(0.012)
+    instant = clock.now() + timedelta(seconds=5, microseconds=excess)
+
+    machine.advance(clock.monotonic_at(instant) - clock.monotonic())
+
+    assert clock.now() == round_up(instant)
 
 
 def test_whole_seconds_become_parts_of_one_with_each_measurement(machine: Machine) -> None:

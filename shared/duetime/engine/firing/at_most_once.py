@@ -291,7 +291,7 @@ class AtMostOnceDelivery(Delivery):
 
     def _note_wake(self, shard: ShardState, wake_at: datetime | None) -> None:
         if wake_at is not None:
-            shard.note_due(wake_at, now=self._clock.now(), monotonic=self._clock.monotonic())
+            shard.note_due(wake_at, self._clock.monotonic_at(wake_at))
             self._context.wake.set()
 
 

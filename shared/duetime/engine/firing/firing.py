@@ -26,13 +26,11 @@ from duetime.engine.response.failure_events import FailureEvents
 from duetime.engine.response.record import Recorder
 from duetime.engine.shards.reading import Offered, Span
 from duetime.engine.shards.shard import ShardState
+from duetime.engine.waiting import whole_milliseconds
 from duetime.stores.core.schedules import ScheduleStore
 from duetime.stores.core.store import TimerStore
 
 log = logging.getLogger(__name__)
-
-SHORTEST_WAIT_SECONDS = 0.0002
-"""A wait below the clock's resolution would end before it began, over and over."""
 
 
 class Firing:
@@ -323,7 +321,7 @@ class Firing:
         if places <= 0 and len(self._flow) and (slow_at := self._in_flight.next_slow_at()) is not None:
             later.append(slow_at)
         if later:
-            delay = max(min(later) - monotonic, SHORTEST_WAIT_SECONDS)
+            delay = whole_milliseconds(min(later) - monotonic)
             self._next_look = asyncio.get_running_loop().call_later(delay, self.start_attempts)
 
     # -- responses -------------------------------------------------------------------------------------------

@@ -233,7 +233,7 @@ class Recorder:
         beside = outcome.beside
         for at in (outcome.next_attempt_at, None if beside is None else beside.next_attempt_at):
             if at is not None:
-                attempt.shard.note_due(at, now=self._clock.now(), monotonic=self._clock.monotonic())
+                attempt.shard.note_due(at, self._clock.monotonic_at(at))
                 self._wake.set()
 
     def _end_otherwise(self, refused: _Item) -> None:

@@ -12,18 +12,21 @@ from math import ceil, inf
 
 from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.engine.context import EngineContext
-from duetime.engine.firing.firing import SHORTEST_WAIT_SECONDS, Firing
+from duetime.engine.firing.firing import Firing
 from duetime.engine.in_flight import payload_bytes
 from duetime.engine.namespace_cache import NamespaceCache, NamespaceView
 from duetime.engine.response.failure_events import event_of
 from duetime.engine.shards.leases import LeaseKeeper
 from duetime.engine.shards.reading import PageRequest
 from duetime.engine.shards.shard import ShardState
+from duetime.engine.waiting import whole_milliseconds
 from duetime.stores.core.store import TimerStore
 from duetime.stores.port.timers import DuePage, UnreadableRow
 
 log = logging.getLogger(__name__)
 
+_NEXT_TURN_SECONDS = 1e-6
+"""The event loop does what else there is, and comes back at once."""
 _PRUNE_LIMIT = 500
 _SMALLEST_PAGE = 0.2
 """Of a whole one."""
@@ -111,7 +114,7 @@ class Polling:
         if ready and self._trip_seconds < self._settings.quick_read_seconds and not self._backlogged:
             self._read_at_once(ready)
             ready, wait_seconds = self._look()
-            return SHORTEST_WAIT_SECONDS if ready else wait_seconds
+            return _NEXT_TURN_SECONDS if ready else wait_seconds
         chunks = min(slots, len(ready))
         for start in range(chunks):
             self._start_poll(ready[start::chunks])
@@ -125,18 +128,22 @@ class Polling:
         next_at = monotonic + self._settings.poll_interval_seconds
         self._backlogged = 0
         for shard in self._leases.owned.values():
-            self._backlogged += shard.reading.has_backlog
+            reading = shard.reading
+            if (at := reading.rests_until) > monotonic:  # of almost all, at each look
+                next_at = min(next_at, at)
+                continue
+            self._backlogged += reading.has_backlog
             if shard.is_polling or shard.is_releasing or not shard.is_trusted(monotonic):
                 continue
             if self._recorder.is_held_up(shard.shard_id):
                 continue  # nothing of it would be fired
-            request, at = shard.reading.plan(until, monotonic, self._firing.wants, self._firing.is_full)
+            request, at = reading.plan(until, monotonic, self._firing.wants, self._firing.is_full)
             if request is not None:
                 ready.append((shard, request))
             elif at < next_at:
                 next_at = at
         if not ready:
-            return ready, max(next_at - monotonic, SHORTEST_WAIT_SECONDS)
+            return ready, whole_milliseconds(next_at - monotonic)
         ready.sort(key=lambda read: read[1].order)
         return ready, self._settings.poll_interval_seconds
 
@@ -296,8 +303,8 @@ class Polling:
             page,
             offered,
             busy_seconds=duration * max(1, self._backlogged),
-            now=self._clock.now(),
             monotonic=self._clock.monotonic(),
+            monotonic_at=self._clock.monotonic_at,
             settings=self._settings,
         )
 

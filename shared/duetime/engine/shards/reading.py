@@ -186,6 +186,11 @@ class ShardReading:
         """Whether there is more due than may be started."""
         return bool(self.left)
 
+    @property
+    def rests_until(self) -> float:
+        """Until when ``plan`` has nothing to read, whoever wants what (monotonic seconds)."""
+        return -inf if self.left else min(self.tail_at, self.survey_at)
+
     def may_take(self, key: QueueKey, page: Span) -> bool:
         """Whether a queue may have timers of a page: the older ones that were left come first."""
         left = self.left.get(key)
@@ -198,13 +203,13 @@ class ShardReading:
         left = self.left.get(key, page)
         self.left[key] = Span(min(left.begin, page.begin), max(left.end, page.end))
 
-    def note_due(self, at: datetime, *, now: datetime, monotonic: float) -> None:
-        """A timer of this shard will be due at ``at``: be awake then."""
+    def note_due(self, at: datetime, monotonic: float) -> None:
+        """A timer of this shard will be due at ``at``, which comes at ``monotonic``: be awake then."""
         self.read_until = min(self.read_until, at)
         if self.is_polling or self.tail is not None:
             self.hinted = at if self.hinted is None else min(self.hinted, at)
         self.known_next = at if self.known_next is None else min(self.known_next, at)
-        self.tail_at = min(self.tail_at, monotonic + max(0.0, (at - now).total_seconds()))
+        self.tail_at = min(self.tail_at, monotonic)
 
     # -- what comes next -------------------------------------------------------------------------------------
 
@@ -268,11 +273,14 @@ class ShardReading:
         offered: Offered,
         *,
         busy_seconds: float,
-        now: datetime,
         monotonic: float,
+        monotonic_at: Callable[[datetime], float],
         settings: EngineSettings,
     ) -> None:
-        """A page was read. ``busy_seconds``: what one of each shard with a backlog takes, as far as is known."""
+        """A page was read. ``busy_seconds``: what one of each shard with a backlog takes, as far as is known.
+
+        ``monotonic_at``: ``StoreClock``'s.
+        """
         self.errors, self.has_read = 0, True
         self.failing_since, self.failing_seconds = inf, 0.0
         span = request.span_of(page)
@@ -302,7 +310,7 @@ class ShardReading:
             hinted, self.hinted = self.hinted, None
             for at in (page.next_attempt_at, hinted):
                 if at is not None:
-                    self.note_due(at, now=now, monotonic=monotonic)
+                    self.note_due(at, monotonic_at(at))
 
     def _move_queues(self, page: Span, refused: set[QueueKey]) -> bool:
         """Queues that were left on this page go on behind it, but for the refused. Whether any did.

@@ -38,6 +38,6 @@ class ShardState:
     def is_trusted(self, monotonic: float) -> bool:
         return monotonic < self.trusted_until
 
-    def note_due(self, at: datetime, *, now: datetime, monotonic: float) -> None:
-        """A timer of this shard will be due at ``at``: be awake then."""
-        self.reading.note_due(at, now=now, monotonic=monotonic)
+    def note_due(self, at: datetime, monotonic: float) -> None:
+        """As of its reading."""
+        self.reading.note_due(at, monotonic)
