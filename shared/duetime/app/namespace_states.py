@@ -1,7 +1,7 @@
 """Namespaces that are paused, resumed, resharded and deleted, for the API and the command line alike.
 
 Pollers and other API processes know of a namespace what it was up to ``NAMESPACE_SECONDS`` ago. So a pause takes that
-long, and a deletion ends only when nobody can still be creating timers: ``_SETTLED`` after it began.
+long, and a deletion ends only when nobody can still be creating timers: ``DELETION_SETTLED`` after it began.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from duetime.app.namespaces import changed_namespace, check_revision, found_name
 from duetime.app.revisions import Revisions
 from duetime.domain.errors import NamespaceConflict, NamespaceNotEmpty, StoreUnavailable
 from duetime.domain.namespaces import (
+    DELETION_SETTLED,
     MAX_EARLIER_SHARDS,
-    NAMESPACE_SECONDS,
     RESHARD_AFTER,
     Namespace,
     NamespaceState,
@@ -29,7 +29,6 @@ from duetime.stores.port.timers import ChangeStatus, TimerFilter, TimerRef
 
 log = logging.getLogger(__name__)
 
-_SETTLED = timedelta(seconds=2 * NAMESPACE_SECONDS)
 _TRIES = 5
 _PAGE = 500
 _PAGES_AT_ONCE = 10
@@ -161,7 +160,7 @@ def delete_some(
     if not is_empty:
         return Deletion(removed, is_done=False)
     assert namespace.settings.deleting_since is not None
-    left = namespace.settings.deleting_since + _SETTLED - now
+    left = namespace.settings.deleting_since + DELETION_SETTLED - now
     if left > timedelta(0):
         return Deletion(removed, is_done=False, wait_seconds=max(1, round(left.total_seconds())))
     is_done = store.catalogue.delete_namespace(name, if_revision=namespace.revision)

@@ -19,8 +19,10 @@ DEFAULT_NUM_SHARDS = 16
 MAX_NUM_SHARDS = MAX_SHARED_SHARDS
 NAMESPACE_SECONDS = 10.0
 """For how long a process may go by what it has read of a namespace: pollers as well as the API."""
-NAMESPACE_KEPT: timedelta = timedelta(seconds=60)
+NAMESPACE_KEPT: timedelta = timedelta(seconds=15)
 """For how long it may at the most, while the store does not tell it anew."""
+DELETION_SETTLED: timedelta = timedelta(seconds=20)
+"""So long after a deletion began, no process still creates timers: longer than ``NAMESPACE_KEPT``, by a request."""
 RESHARD_AFTER: timedelta = timedelta(seconds=120)
 """How long after a reshard new timers go to the new shards: longer than ``NAMESPACE_KEPT`` and ``RESHARD_PAUSE``."""
 RESHARD_PAUSE: timedelta = timedelta(seconds=20)

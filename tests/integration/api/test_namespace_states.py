@@ -8,13 +8,14 @@ import pytest
 
 from duetime.api.context import NamespaceCache
 from duetime.api.handler import build_handler
-from duetime.domain.errors import NamespaceNotFound
+from duetime.domain.errors import NamespaceNotFound, StoreUnavailable
 from duetime.domain.namespaces import NamespaceState
 from duetime.domain.principals import Principal, Role
 from duetime.domain.tenants import DEFAULT_TENANT
 from tests.support.api import World, context_for
 from tests.support.clock import NOW
 from tests.support.http import Answer, Api
+from tests.support.parts import Overlay
 
 PATH = "/v1/namespaces/default"
 TIMER = {"delay": "1h", "callbackUrl": "https://receiver.test/hook"}
@@ -161,6 +162,25 @@ def test_a_name_that_is_free_again_may_be_another_tenants(world: World) -> None:
     with pytest.raises(NamespaceNotFound):
         cache.get("default", owner)
     assert cache.get("default", None).num_shards == 9
+
+
+def test_a_process_that_cannot_read_namespaces_knows_none_that_is_gone(world: World) -> None:
+    def unreadable(_: str) -> None:
+        raise StoreUnavailable("the catalogue does not answer")
+
+    catalogue = Overlay(world.store.catalogue)
+    other = NamespaceCache(Overlay(world.store, catalogue=catalogue), world.clock)
+    assert other.get("default", None).num_shards == 4
+    catalogue.get_namespace = unreadable
+    world.clock.advance(12)
+    assert other.get("default", None).num_shards == 4
+
+    delete(world.api)
+    while delete(world.api).status == 202:
+        world.clock.advance(1)
+
+    with pytest.raises(StoreUnavailable):
+        other.get("default", None)
 
 
 def test_a_deletion_that_meets_timers_it_must_spare_is_given_up(world: World) -> None:
