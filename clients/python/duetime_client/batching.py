@@ -17,7 +17,7 @@ from duetime_client.errors import (
     Unreachable,
     error_from,
 )
-from duetime_client.models import ItemResult, NewTimer, Redriven
+from duetime_client.models import ItemResult, NewTimer
 from duetime_client.requests import JSON, Answer, Request
 from duetime_client.retrying import is_gone
 from duetime_client.values import RawJson, json_bytes, texts, without_nulls
@@ -143,30 +143,6 @@ def batch_request(
         ),
         headers={"content-type": JSON},
         read=lambda answer: item_results(answer, [each for each, _ in items], is_removal=is_removal),
-    )
-
-
-def redrive_request(
-    operation: str, path: str, body: Mapping[str, Any], cursor: str | None
-) -> Request[tuple[Redriven, str | None]]:
-    def read(answer: Answer) -> tuple[Redriven, str | None]:
-        return answer.as_a(Redriven), answer.json().get("nextCursor")
-
-    return Request(
-        operation=operation,
-        method="POST",
-        path=path,
-        content=json_bytes({**body, **({} if cursor is None else {"cursor": cursor})}),
-        headers={"content-type": JSON},
-        read=read,
-    )
-
-
-def sum_of(one: Redriven, other: Redriven) -> Redriven:
-    return Redriven(
-        redriven=one.redriven + other.redriven,
-        skipped=one.skipped + other.skipped,
-        examined=one.examined + other.examined,
     )
 
 

@@ -7,9 +7,9 @@ know yet. Secrets, payloads and headers are not in ``repr``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from duetime_client.decoding import OpenEnum
 from duetime_client.errors import DuetimeError
@@ -304,11 +304,13 @@ class CreatedApiKey(ApiKey):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redriven:
-    """What a redrive by filter did. ``skipped`` are failed timers that are unreadable or were changed meanwhile."""
+    """What a redrive by filter did. ``skipped`` are failed timers that are unreadable or were changed meanwhile.
+    ``next_cursor``: of a page that is not the last."""
 
     redriven: int
     skipped: int
     examined: int
+    next_cursor: str | None
 
 
 class ClockEffect(OpenEnum):
@@ -401,3 +403,20 @@ class Health:
     @property
     def is_ok(self) -> bool:
         return self.status == "ok"
+
+
+class _Page(Protocol):
+    @property
+    def next_cursor(self) -> str | None: ...
+
+
+PageT = TypeVar("PageT", bound=_Page)
+
+
+def summed(one: PageT, following: PageT) -> PageT:
+    """Add up what two pages did. Of a time the following page's counts, if it has one."""
+    values: dict[str, Any] = {}
+    for each in fields(one):  # type: ignore[arg-type]  # all of them are dataclasses
+        before, after = getattr(one, each.name), getattr(following, each.name)
+        values[each.name] = before + after if isinstance(after, int) else after or before
+    return type(one)(**values | {"next_cursor": following.next_cursor})

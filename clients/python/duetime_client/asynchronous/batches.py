@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from duetime_client.asynchronous.transport import AsyncTransport
@@ -14,11 +14,9 @@ from duetime_client.batching import (
     batch_request,
     failed_items,
     may_have_done_something,
-    redrive_request,
-    sum_of,
 )
 from duetime_client.errors import DuetimeError
-from duetime_client.models import ItemResult, Redriven
+from duetime_client.models import ItemResult
 from duetime_client.requests import split
 
 
@@ -58,24 +56,6 @@ class AsyncBatches:
                 return (*results, *failed_items([each for each, _ in items[start:]], error))
             results += found
         return tuple(results)
-
-    async def redrive(
-        self,
-        operation: str,
-        path: str,
-        body: Mapping[str, Any],
-        on_page: Callable[[Redriven], None] | None,
-    ) -> Redriven:
-        """What all requests together did."""
-        total = Redriven(redriven=0, skipped=0, examined=0)
-        cursor: str | None = None
-        while True:
-            page, cursor = await self._transport.send(redrive_request(operation, path, body, cursor))
-            total = sum_of(total, page)
-            if on_page is not None:
-                on_page(page)
-            if cursor is None:
-                return total
 
     async def redrive_ids(self, operation: str, path: str, ids: Iterable[str]) -> tuple[ItemResult, ...]:
         """A result for each, in order."""

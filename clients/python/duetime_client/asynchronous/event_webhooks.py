@@ -102,7 +102,8 @@ class AsyncTenantWebhook:
             dry_run=dry_run or None,
             limit=page_size,
         )
-        return await self._batches.redrive("redriveDeliveries", f"{self._path}/redrive", body, on_page)
+        path = f"{self._path}/redrive"
+        return await self._transport.each_page("redriveDeliveries", path, Redriven, body, on_page)
 
     async def redrive_ids(self, delivery_ids: Iterable[str]) -> tuple[ItemResult, ...]:
         """Deliver these dead letters again. A result for each, in order."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
 
 from duetime_client import bodies
 from duetime_client.asynchronous.transport import AsyncTransport
@@ -22,8 +21,6 @@ from duetime_client.schedule_models import (
     ScheduleState,
     Triggered,
 )
-
-PageT = TypeVar("PageT", Backfilled, CancelledBackfill, ChangedSchedules)
 
 
 class AsyncSchedules:
@@ -125,7 +122,8 @@ class AsyncSchedules:
             dry_run=dry_run or None,
             limit=page_size,
         )
-        return await self._change_all("pauseSchedules", f"{_path(namespace)}/pause", body, on_page)
+        path = f"{_path(namespace)}/pause"
+        return await self._transport.each_page("pauseSchedules", path, ChangedSchedules, body, on_page)
 
     async def resume_many(
         self,
@@ -146,7 +144,8 @@ class AsyncSchedules:
             dry_run=dry_run or None,
             limit=page_size,
         )
-        return await self._change_all("resumeSchedules", f"{_path(namespace)}/resume", body, on_page)
+        path = f"{_path(namespace)}/resume"
+        return await self._transport.each_page("resumeSchedules", path, ChangedSchedules, body, on_page)
 
     async def recompute(
         self,
@@ -159,22 +158,8 @@ class AsyncSchedules:
         """Compute again when each schedule occurs next: for a new release of tzdata. ``dry_run`` only counts those
         that would move."""
         body = bodies.conditions(dry_run=dry_run or None, limit=page_size)
-        return await self._change_all("recomputeSchedules", f"{_path(namespace)}/recompute", body, on_page)
-
-    async def _change_all(
-        self,
-        operation: str,
-        path: str,
-        body: Mapping[str, Any],
-        on_page: Callable[[ChangedSchedules], None] | None,
-    ) -> ChangedSchedules:
-        """What all requests together did."""
-        affected = skipped = 0
-        async for page in self._pages(operation, path, ChangedSchedules, body):
-            affected, skipped = affected + page.affected, skipped + page.skipped
-            if on_page is not None:
-                on_page(page)
-        return ChangedSchedules(affected=affected, skipped=skipped, next_cursor=None)
+        path = f"{_path(namespace)}/recompute"
+        return await self._transport.each_page("recomputeSchedules", path, ChangedSchedules, body, on_page)
 
     async def delete(self, namespace: str, schedule_id: str, *, if_revision: int | None = None) -> None:
         """Remove a schedule, its history and what its backfills are still to send.
@@ -253,41 +238,16 @@ class AsyncSchedules:
             dry_run=dry_run or None,
             limit=page_size,
         )
-        created = skipped = 0
-        last_due_at: datetime | None = None
-        async for page in self._pages(
-            "backfillSchedule", f"{_path(namespace, schedule_id)}/backfill", Backfilled, body
-        ):
-            created, skipped = created + page.created, skipped + page.skipped
-            last_due_at = page.last_due_at or last_due_at
-            if on_page is not None:
-                on_page(page)
-        return Backfilled(created=created, skipped=skipped, last_due_at=last_due_at, next_cursor=None)
+        path = f"{_path(namespace, schedule_id)}/backfill"
+        return await self._transport.each_page("backfillSchedule", path, Backfilled, body, on_page)
 
     async def cancel_backfill(
         self, namespace: str, schedule_id: str, *, dry_run: bool = False, page_size: int | None = None
     ) -> CancelledBackfill:
         """Remove what backfills are still to send. ``dry_run`` only counts it."""
         body = bodies.conditions(dry_run=dry_run or None, limit=page_size)
-        cancelled = skipped = 0
-        async for page in self._pages(
-            "cancelBackfill", f"{_path(namespace, schedule_id)}/backfill/cancel", CancelledBackfill, body
-        ):
-            cancelled, skipped = cancelled + page.cancelled, skipped + page.skipped
-        return CancelledBackfill(cancelled=cancelled, skipped=skipped, next_cursor=None)
-
-    async def _pages(
-        self, operation: str, path: str, kind: type[PageT], body: Mapping[str, Any]
-    ) -> AsyncIterator[PageT]:
-        """What each request did, until there is no more to do."""
-        cursor: str | None = None
-        while True:
-            sent = {**body, **bodies.conditions(cursor=cursor)}
-            page = await self._transport.send(changing(operation, "POST", path, kind, sent))
-            yield page
-            cursor = page.next_cursor
-            if cursor is None:
-                return
+        path = f"{_path(namespace, schedule_id)}/backfill/cancel"
+        return await self._transport.each_page("cancelBackfill", path, CancelledBackfill, body)
 
     async def occurrences(
         self, namespace: str, schedule_id: str, *, from_at: datetime | None = None, count: int | None = None

@@ -385,7 +385,8 @@ class AsyncTimers:
             dry_run=dry_run or None,
             limit=page_size,
         )
-        return await self._batches.redrive("redriveTimers", f"{self._namespace_path}/redrive", body, on_page)
+        path = f"{self._namespace_path}/redrive"
+        return await self._transport.each_page("redriveTimers", path, Redriven, body, on_page)
 
     async def redrive_ids(self, timer_ids: Iterable[str]) -> tuple[ItemResult, ...]:
         """Redrive these failed timers. A result for each, as ``create_many`` has it."""
@@ -402,17 +403,9 @@ class AsyncTimers:
 
         ``dry_run`` only counts those that would move. ``on_page`` is told what each request did.
         """
-        affected = skipped = 0
-        cursor: str | None = None
-        while True:
-            body = bodies.conditions(dry_run=dry_run or None, limit=page_size, cursor=cursor)
-            request = changing("recomputeTimers", "POST", f"{self._path}/recompute", MovedTimers, body)
-            page = await self._transport.send(request)
-            affected, skipped, cursor = affected + page.affected, skipped + page.skipped, page.next_cursor
-            if on_page is not None:
-                on_page(page)
-            if cursor is None:
-                return MovedTimers(affected=affected, skipped=skipped, next_cursor=None)
+        body = bodies.conditions(dry_run=dry_run or None, limit=page_size)
+        path = f"{self._path}/recompute"
+        return await self._transport.each_page("recomputeTimers", path, MovedTimers, body, on_page)
 
     def _of(self, timer_id: str) -> str:
         return f"{self._path}/{id_segment('timer_id', timer_id)}"

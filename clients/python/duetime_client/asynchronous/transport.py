@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -15,7 +15,8 @@ from duetime_client.call_models import CallEvent
 from duetime_client.connecting import KEPT_SECONDS, REQUEST_ID, ApiKeyAuth, Connecting, failure
 from duetime_client.errors import DuetimeError
 from duetime_client.following import Following
-from duetime_client.requests import TENANT, Answer, Request, listing, principal_request, segment
+from duetime_client.models import PageT, summed
+from duetime_client.requests import TENANT, Answer, Request, changing, listing, principal_request, segment
 from duetime_client.retrying import Tries, is_gone
 
 T = TypeVar("T")
@@ -77,6 +78,26 @@ class AsyncTransport:
             if cursor is None:
                 return
 
+    async def each_page(
+        self,
+        operation: str,
+        path: str,
+        kind: type[PageT],
+        body: Mapping[str, Any],
+        on_page: Callable[[PageT], None] | None = None,
+    ) -> PageT:
+        """What all requests of a work of many pages did together. ``on_page`` is told what each did."""
+        total: PageT | None = None
+        cursor: str | None = None
+        while True:
+            sent = body if cursor is None else {**body, "cursor": cursor}
+            page = await self.send(changing(operation, "POST", path, kind, sent))
+            if on_page is not None:
+                on_page(page)
+            total, cursor = page if total is None else summed(total, page), page.next_cursor
+            if cursor is None:
+                return total
+
     async def follow(self, following: Following) -> AsyncGenerator[CallEvent, None]:
         """Events, until there will be no more."""
         while not following.is_over:
@@ -125,7 +146,7 @@ class AsyncTransport:
     async def _open(
         self, request: Request[Any], headers: Mapping[str, str], *, is_stream: bool = False
     ) -> httpx.Response:
-        """An answer of which the head has arrived."""
+        """An answer whose head has arrived."""
         try:
             built = self._http.build_request(
                 request.method,
