@@ -55,13 +55,12 @@ def show_table(rows: Sequence[Sequence[str]]) -> None:
         click.echo("  ".join(cells).rstrip())
 
 
-def show_item(content: bytes, *, as_json: bool, facts: Columns | None = None) -> None:
-    """Print one item: as JSON, or its ``facts`` in lines; without ``facts``, all members that are not null."""
+def show_item(content: bytes, *, as_json: bool) -> None:
+    """Print one item: as JSON, or in lines all members that are not null."""
     if as_json:
         click.echo(content.decode())
-        return
-    item = json.loads(content)
-    show_lines({name: member(item, column) for name, column in facts.items()} if facts else flat(item))
+    else:
+        show_lines(flat(json.loads(content)))
 
 
 def show_lines(lines: Mapping[str, object]) -> None:

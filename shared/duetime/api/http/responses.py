@@ -28,11 +28,12 @@ class ResponseModel(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """What a response holds. Every field is there unless its type allows ``msgspec.UNSET``."""
 
     @classmethod
-    def of(cls, source: object, **given: object) -> Self:
-        """Make the response of ``source``: a field that is not ``given`` has its name there. Times become texts."""
+    def of(cls, *sources: object, **given: object) -> Self:
+        """Make the response of ``sources``: a field that is not ``given`` has its name in one of them, the first that
+        has it. Times become texts."""
         for name in cls.__struct_fields__:
             if name not in given:
-                value = getattr(source, name)
+                value = next(getattr(source, name) for source in sources if hasattr(source, name))
                 given[name] = format_instant(value) if isinstance(value, datetime) else value
         return cls(**given)
 

@@ -17,7 +17,6 @@ from duetime.api.http.responses import (
     TargetResponse,
     TimerRetryPolicyResponse,
     failure_response,
-    instant,
     raw,
     retry_policy_response,
     shown_destination,
@@ -203,11 +202,13 @@ def schedule_response(timer: Timer, namespace_policy: RetryPolicy) -> ScheduleRe
     spec = readable or TimingSpec()
     policy = SchedulePolicy() if schedule is None else schedule.policy
     callback_url, target = (None, None) if timer.submits_call else shown_destination(content.callback_url)
-    return ScheduleResponse(
+    return ScheduleResponse.of(
+        timer,
+        content,
+        spec,
+        policy,
         id=timer.schedule_id or "",
-        namespace=timer.namespace,
         state=state_of(timer),
-        revision=timer.revision,
         next_scheduled_at=None if pending is None else format_instant(pending.scheduled_at),
         next_due_at=None if pending is None else format_instant(pending.due_at),
         number=0 if schedule is None else schedule.number,
@@ -215,36 +216,17 @@ def schedule_response(timer: Timer, namespace_policy: RetryPolicy) -> ScheduleRe
         end_reason=None if schedule is None else schedule.end,
         paused_at=None if pause is None else format_instant(pause.at),
         pause_reason=None if pause is None else pause.reason,
-        fired_at=instant(timer.fired_at),
         failure=failure_response(timer.failure),
-        created_at=format_instant(timer.created_at),
-        updated_at=format_instant(timer.updated_at),
         description=None if readable is None else _sentence(readable),
-        cron=spec.cron,
         every=None if spec.every_ms is None else format_duration(spec.every_ms),
-        rrule=spec.rrule,
-        anchor=instant(spec.anchor),
-        time_zone=spec.time_zone,
-        dst=spec.dst,
-        start_at=instant(spec.start_at),
-        end_at=instant(spec.end_at),
-        exclude=spec.exclude,
-        calendar=spec.calendar,
-        day_off=spec.day_off,
         jitter=format_duration(spec.jitter_ms) if spec.jitter_ms else None,
         window=format_duration(spec.window_ms) if spec.window_ms else None,
-        misfire=policy.misfire,
         catch_up=format_duration(policy.catch_up_ms),
-        overlap=policy.overlap,
-        max_firings=policy.max_firings,
-        pause_after=policy.pause_after,
         service_call=_call_response(timer),
         callback_url=callback_url,
         target=target,
         timeout_seconds=None if timer.submits_call else content.callback_timeout_seconds,
         expire_after=None if content.expire_after_ms is None else format_duration(content.expire_after_ms),
-        correlation_id=content.correlation_id,
-        tags=content.tags,
         headers=raw(content.headers_json),
         retry_policy=(
             None
@@ -303,16 +285,8 @@ class PastOccurrenceResponse(ResponseModel):
 
 def past_occurrence_response(line: OccurrenceRecord) -> PastOccurrenceResponse:
     attempts = read_attempts(line.attempt_log)
-    return PastOccurrenceResponse(
-        number=line.number,
-        kind=line.kind,
-        state=line.state,
-        scheduled_at=format_instant(line.scheduled_at),
-        last_scheduled_at=instant(line.last_scheduled_at),
-        count=line.count,
-        started_at=instant(line.started_at),
-        recorded_at=format_instant(line.recorded_at),
-        attempts=line.attempts,
+    return PastOccurrenceResponse.of(
+        line,
         failure=failure_response(line.failure),
         message=(attempts[-1].message or None) if attempts else None,
         service_call_id=line.call_id,
