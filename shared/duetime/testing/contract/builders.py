@@ -24,7 +24,7 @@ NOW = datetime(2026, 12, 20, 15, 30, tzinfo=UTC)
 """The instant at which tests begin."""
 RETENTION = timedelta(days=7)
 UNSTORABLE = {"nul": "a\0b", "half a pair": "\ud800", "a byte": "caf\udce9", "long": "x" * 10_000}
-"""Texts each of which some database refuses as a key."""
+"""Texts that some database refuses as a key."""
 _firings = count(1)
 
 

@@ -16,6 +16,7 @@ from duetime.domain.namespaces import EncryptedSecret, Misfire, Namespace, Names
 from duetime.domain.shards import MAX_SHARED_SHARDS, ShardMap
 from duetime.stores.port.store import Store
 from duetime.testing.contract.builders import NOW, UNSTORABLE, make_namespace, seconds
+from duetime.testing.contract.steps import read_all
 from duetime.testing.contract.subject import Subject
 
 
@@ -115,16 +116,9 @@ def test_namespaces_are_listed_by_name_each_once(store: Store) -> None:
     names = [f"ns-{index:02}" for index in range(7)]
     created = {name: create(store, name) for name in reversed(names)}
 
-    found: list[Namespace] = []
-    cursor: str | None = None
-    while True:
-        page = store.catalogue.list_namespaces(cursor=cursor, limit=3)
-        assert len(page.items) <= 3
-        found += page.items
-        cursor = page.next_cursor
-        if cursor is None:
-            break
+    found = read_all(lambda cursor: store.catalogue.list_namespaces(cursor=cursor, limit=3))
 
+    assert len(store.catalogue.list_namespaces(cursor=None, limit=3).items) <= 3
     assert found == [created[name] for name in names]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -17,6 +16,7 @@ from duetime.stores.port.pages import Page
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode
 from duetime.testing.contract.builders import NOW, make_timer, seconds
+from duetime.testing.contract.steps import read_all
 from duetime.testing.contract.subject import Subject
 
 T = TypeVar("T")
@@ -28,23 +28,8 @@ def create(store: Store, name: str, tenant_id: str, *, num_shards: int = 4) -> N
     )[0]
 
 
-def everything(fetch: Callable[[str | None], Page[T]]) -> list[T]:
-    """The items of all pages."""
-    items: list[T] = []
-    cursor: str | None = None
-    for _ in range(50):
-        page = fetch(cursor)
-        items += page.items
-        cursor = page.next_cursor
-        if cursor is None:
-            return items
-    raise AssertionError("the list has no end")
-
-
 def names(store: Store, tenant_id: str | None, *, limit: int = 2) -> list[str]:
-    found = everything(
-        lambda cursor: store.catalogue.list_namespaces(cursor=cursor, limit=limit, tenant_id=tenant_id)
-    )
+    found = read_all(lambda cursor: store.catalogue.list_namespaces(cursor=cursor, limit=limit, tenant_id=tenant_id))
     return [namespace.name for namespace in found]
 
 
@@ -167,7 +152,7 @@ class TestApiKeys:
             store.catalogue.create_api_key(key)
 
         for start, tenant_id in enumerate(("acme", "acm", "acme.eu")):
-            found = everything(lambda cursor, t=tenant_id: store.catalogue.list_api_keys(t, cursor=cursor, limit=2))  # type: ignore[misc]
+            found = read_all(lambda cursor, t=tenant_id: store.catalogue.list_api_keys(t, cursor=cursor, limit=2))  # type: ignore[misc]
             assert found == keys[start::3]
 
     def test_a_deleted_one_is_gone(self, store: Store) -> None:
