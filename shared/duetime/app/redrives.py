@@ -58,7 +58,7 @@ def redrive_refs(
     now: datetime,
     fits: Callable[[Timer], bool] = lambda _: True,
 ) -> RedrivenRefs:
-    """Redrive the timers of ``refs``, no two of which are of one timer.
+    """Redrive the timers of ``refs``. Each timer is named once.
 
     Deliveries to a webhook keep the order of each call (``calls.webhook_order``): before a delivery those dead
     letters of its call are redriven that come before it and that ``fits``, the first one first. None becomes due

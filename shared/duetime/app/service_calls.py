@@ -112,7 +112,7 @@ class CallServices:
         return self._stepped(ref, step_of, now, wanted)
 
     def fire(self, ref: CallRef, *, new_id: NewId, now: datetime, wanted: Revisions | None) -> ServiceCall:
-        """Make a call that waits, be it for its due time or its next attempt, due now. One that is due already is
+        """Make a call that waits, for its due time or its next attempt, due now. One that is due already is
         left as it is."""
 
         def change_of(call: ServiceCall) -> CallChange:

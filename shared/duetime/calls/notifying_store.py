@@ -27,7 +27,7 @@ class Notifier:
 
 
 class NotifyingCallStore(CallStore):
-    """``calls``, of which whatever writes events notifies."""
+    """``calls``, which notifies whenever it has written events."""
 
     def __init__(self, calls: CallStore, notifier: Notifier) -> None:
         super().__init__(calls._backend)

@@ -27,7 +27,7 @@ class EventPublisher(Protocol):
     def name(self) -> str: ...
 
     def publish(self, events: Sequence[CallEvent]) -> Mapping[str, str]:
-        """Deliver the events, no two of which are of one service call; blocks for some seconds at most.
+        """Deliver the events, one of a service call at most. Blocks for some seconds at most.
 
         By event id, why each one that was not taken was not (or that this is not known): the code of the error, where
         it is one of ours. An event may come again: with the same id, and after it those that follow it.

@@ -113,7 +113,7 @@ export async function readPage(path, { query = {}, limit = 50, cursor, signal } 
   return { items, nextCursor: next };
 }
 
-/** All items of a list of which there are not many; `isWhole` is false when there were more than `most`. */
+/** All items of a short list; `isWhole` is false when there were more than `most`. */
 export async function readAll(path, { query = {}, most = 2000, signal } = {}) {
   const items = [];
   let cursor = null;

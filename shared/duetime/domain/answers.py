@@ -83,7 +83,7 @@ def waiting_attempt(timer: Timer) -> AttemptRecord:
 
 
 def answered(timer: Timer, answer: Answer, *, now: datetime) -> Timer | Refusal:
-    """Return ``timer`` with ``answer``; itself when it has this answer already, be it Waiting or further on."""
+    """Return ``timer`` with ``answer``; itself when it has this answer already, in any state."""
     if timer.firing_id != answer.firing_id or answer.life not in (None, life_of(timer)):
         return Refusal.OVER
     number = timer.attempts + 1

@@ -1,4 +1,4 @@
-"""Frozen dataclasses of which each timer needs some. The interpreter makes a frozen one three times as slowly."""
+"""Frozen dataclasses that each timer needs some of. The interpreter makes a frozen one three times as slowly."""
 
 from __future__ import annotations
 

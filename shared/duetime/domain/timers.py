@@ -46,7 +46,7 @@ class TimerState(StrEnum):
 
     @property
     def has_open_attempt(self) -> bool:
-        """Tell whether an attempt was begun of which it is stored that it goes on."""
+        """Tell whether the stored state says that an attempt is in flight."""
         return self in (TimerState.FIRING, TimerState.WAITING)
 
 

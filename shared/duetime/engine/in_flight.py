@@ -266,7 +266,7 @@ def _open_key(timer: Timer) -> FiringKey:
 
 
 class Deferrals:
-    """Timers of which the store takes nothing, through a fault of their own: each is tried again alone, ever later.
+    """Timers that the store refuses for a fault of their own: each is tried again alone, ever later.
 
     In the event loop's thread. A timer that waits here is still taken: it is neither read nor fired meanwhile.
     """

@@ -144,7 +144,7 @@ class ApiMetrics:
 class MetricsApp:
     """Serves ``/metrics`` and leaves every other path to ``app``.
 
-    With an ``authenticator`` the page needs an admin's API key, of whichever tenant: it has nothing of any tenant's.
+    With an ``authenticator`` the page needs an admin's API key of any tenant: it shows no tenant's data.
     """
 
     def __init__(

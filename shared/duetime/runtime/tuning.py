@@ -173,7 +173,7 @@ class EgressSettings(StoreSettings):
 
 
 class LocalEgressSettings(EgressSettings):
-    """On one's own machine receivers are usually local, so loopback is allowed by default."""
+    """On a developer's machine receivers are usually local, so loopback is allowed by default."""
 
     egress_allow_loopback: bool = Field(
         True, description="Allow callbacks to loopback addresses, 127.0.0.0/8 and ::1."

@@ -308,7 +308,7 @@ def update(
 
 
 def difference(entity: Entity, stored: Row, row: Row, *conditions: Condition) -> Write:
-    """``row`` in the place of ``stored``, of which only what differs is written."""
+    """``row`` in the place of ``stored``: only what differs is written."""
     names = entity.names
     changes = {names[place]: new for place, (old, new) in enumerate(zip(stored, row, strict=True)) if new != old}
     return update(entity, entity.key_of(row), changes, *conditions, known=known(entity, stored))

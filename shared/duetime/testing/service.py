@@ -180,7 +180,7 @@ class VirtualService:
             self._loop.call_soon_threadsafe(alarm.set)
 
     async def _advance(self, to: datetime) -> None:
-        self.poller.look_again()  # a namespace was resumed, say, of which no hint tells
+        self.poller.look_again()  # no hint tells that a namespace was resumed, for example
         await self._loop.advance(to)
 
     def _is_busy(self) -> bool:

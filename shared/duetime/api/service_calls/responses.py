@@ -1,6 +1,6 @@
 """Responses about service calls, their executions and events.
 
-Values of headers that may be secrets are shown to nobody, be it the tenant that gave them
+Values of headers that may be secrets are shown to nobody, not even to the tenant that gave them
 (``domain.redaction``).
 """
 

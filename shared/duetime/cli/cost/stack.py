@@ -42,7 +42,7 @@ class Host:
 
 HOSTS = (
     Host("Fargate task", 0.25, {"fargateCpu": 0.25, "fargateMemory": 0.5, "publicAddresses": 1}, {}),
-    # It has two processors, of each of which it may use a tenth all the time.
+    # It has two processors, and may use a tenth of each all the time.
     Host("t4g.micro", 0.2, {"instances": 1, "publicAddresses": 1}, {"volumes": 8}),
 )
 

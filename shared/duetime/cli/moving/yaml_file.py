@@ -1,4 +1,4 @@
-"""Reads YAML as version 1.2 does, of which JSON is a part: ``no`` and ``2026-12-25`` are strings."""
+"""Reads YAML 1.2, which includes JSON: ``no`` and ``2026-12-25`` are strings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # the package has no type
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """Refuse what is said twice, of which the last would count."""
+        """Refuse a key that is there twice: the last one would count."""
         seen = set()
         for key, _ in node.value:
             if key.value in seen:

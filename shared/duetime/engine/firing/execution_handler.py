@@ -117,7 +117,7 @@ class ExecutionHandler(Protocol):
     def begin(self, turns: Sequence[Turn], *, now: datetime) -> list[StartResult]:
         """One result per turn; a parked timer's is not BEGUN, since it had its turn without regard to limits.
 
-        After it has raised it is called again with some or all of the turns, some of which may have been stored.
+        After it has raised it is called again with some or all of the turns. Some may be stored already.
         """
         ...
 

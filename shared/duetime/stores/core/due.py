@@ -36,7 +36,7 @@ _LOOKED_AT = (
     "timer_rearmed_at",
     "timer_expire_after_ms",
 )
-"""What is looked at of many due timers, some of which are then read whole."""
+"""What is looked at of many due timers. Some are then read whole."""
 _READ_TOGETHER = 64
 """Of those that are wanted, how many are read at once."""
 _LONE_AND_NEXT = 2

@@ -44,8 +44,8 @@ class LeaseStore:
     ) -> list[Lease | None]:
         """Own those of the shards that nobody's lease is live of: each ``shard_version`` grows by exactly one.
 
-        None where a live lease is in the way (be it the caller's own), or another claim won. ``metadata``: JSON that
-        tells of the owner, for people to read. Raises only if nothing was claimed, as far as is known.
+        None where a live lease is in the way, the caller's own included, or another claim won. ``metadata``: JSON
+        that tells of the owner, for people to read. Raises only if nothing was claimed, as far as is known.
         """
         if not shard_ids:
             return []

@@ -1,6 +1,6 @@
 """Namespaces as rows of ``entities.NAMESPACE`` and back.
 
-The changeable part is JSON text, of which only what differs from the default is stored.
+The changeable part is JSON text. Only what differs from the default is stored.
 """
 
 from __future__ import annotations

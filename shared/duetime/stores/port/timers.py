@@ -59,15 +59,15 @@ class ChangeStatus(StrEnum):
 class ChangeResult:
     """``timer`` as it is stored now (after an update) or was stored (before a delete).
 
-    None when NOT_FOUND, and for a delete of which the store can tell no more than that its driver sent it twice and
-    that the timer is gone: then the first one did it, and its answer was lost.
+    None when NOT_FOUND, and for a delete that the driver sent twice: the first one removed the timer, and its answer
+    was lost.
     """
 
     status: ChangeStatus
     timer: Timer | None = None
 
     def attempt_may_be_in_flight(self, now: datetime) -> bool:
-        """Of a deleted timer, be it known or not."""
+        """Of a deleted timer, known or not."""
         return self.timer is None or self.timer.attempt_may_be_in_flight(now)
 
 

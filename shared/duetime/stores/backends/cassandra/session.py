@@ -206,7 +206,7 @@ class CassandraSession:
         return answer
 
     def decide_each(self, groups: Sequence[Sequence[Statement]]) -> list[bool | StoreError]:
-        """As ``decide`` of each group, side by side: what it answers or raises, be it ``Unsettled``."""
+        """As ``decide`` of each group, side by side: what it answers or raises, ``Unsettled`` too."""
         answers = self._side_by_side(
             [self._later(statements, _applied) for statements in groups], is_conditional=True
         )
@@ -248,8 +248,8 @@ class CassandraSession:
         return prepared
 
     def _qualified(self, cql: str) -> str:
-        """With the keyspace before its table. A session that uses a keyspace prepares ambiguous statements, of which
-        servers warn and which nodes of different versions know by different ids."""
+        """With the keyspace before its table. A session that uses a keyspace prepares ambiguous statements: servers
+        warn of them, and nodes of different versions know them by different ids."""
         return _TABLE.sub(rf"\1 {self.url.keyspace}.", cql, count=1)
 
     def _side_by_side(self, requests: Sequence[_Start], *, is_conditional: bool = False) -> list[Any]:

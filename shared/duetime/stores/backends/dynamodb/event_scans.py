@@ -1,4 +1,4 @@
-"""Access paths of events, of which an item holds several: what is found is cut at the limit again."""
+"""Access paths of events. An item holds several: what is found is cut at the limit again."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Events:
         return dict(zip(calls, self._driver.workers.map(of_call, calls), strict=True))
 
     def _of_call(self, call: Key, first: int, most: int | None) -> list[Item]:
-        """From that which has ``first`` on: so many are enough for as many events."""
+        """From the item with ``first`` on. ``most`` items have as many events, or more."""
         parameters: dict[str, Any] = {} if most is None else {"Limit": most}
         low = layouts.event_sort_key(call[1], first)
         events = Range("tenant_id", text(call[0]), "sort_key", low, f"EVENT#{call[1]}#{LAST}")

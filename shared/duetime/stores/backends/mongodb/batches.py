@@ -1,4 +1,4 @@
-"""Many conditional writes at once, each of which succeeds or fails alone and says so."""
+"""Many conditional writes at once. Each succeeds or fails alone, with a result of its own."""
 
 from __future__ import annotations
 

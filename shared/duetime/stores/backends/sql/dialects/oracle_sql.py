@@ -183,7 +183,7 @@ def read_exactly(cursor: Any, column: Any) -> Any:
         # Comes with its row: a locator would take a request for each text.
         return cursor.var(oracledb.DB_TYPE_LONG, arraysize=cursor.arraysize, outconverter=read_text)
     if kind is oracledb.DB_TYPE_NUMBER and not column.precision:
-        # An expression, of which the server does not say that it is whole.
+        # An expression: the server does not say that it is a whole number.
         return cursor.var(oracledb.DB_TYPE_VARCHAR, _DIGITS, cursor.arraysize, outconverter=int)
     return None
 

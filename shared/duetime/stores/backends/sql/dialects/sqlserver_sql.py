@@ -170,7 +170,7 @@ class InsertIfAbsent(sa.Insert):
 
 
 def _unique_keys(table: sa.Table, given: Any) -> list[list[str]]:
-    """The columns of the table's unique keys of which ``given`` has all."""
+    """The columns of the table's unique keys that ``given`` has completely."""
     unique = {str(index.name): index.columns.keys() for index in table.indexes if index.unique and _is_plain(index)}
     indexes = [unique[name] for name in sorted(unique)]
     keys = [key for key in [list(table.primary_key.columns.keys()), *indexes] if set(key) <= set(given)]
