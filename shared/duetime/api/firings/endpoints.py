@@ -19,7 +19,7 @@ from duetime.api.http.authentication import has_signature
 from duetime.api.http.errors import FieldError, InvalidFields, RouteNotFound, Unauthenticated
 from duetime.api.http.parsing import read_body, read_query, validate
 from duetime.api.http.request import Reply, Request
-from duetime.api.http.request_models import PLAIN_SHAPE, Instant, RequestModel, duration_schema
+from duetime.api.http.request_models import PLAIN_SHAPE, Instant, RequestModel, duration_schema, text_schema
 from duetime.api.http.responses import Instant as ShownInstant
 from duetime.api.http.responses import ResponseModel, instant, json_reply
 from duetime.api.http.route import Route
@@ -86,15 +86,7 @@ class AnswerBody(RequestModel):
         Annotated[
             str,
             AfterValidator(lambda value: validators.text(value, MAX_MESSAGE_CHARACTERS)),
-            WithJsonSchema(
-                {
-                    "type": "string",
-                    "minLength": 1,
-                    "maxLength": MAX_MESSAGE_CHARACTERS,
-                    "pattern": validators.TEXT_PATTERN,
-                    "examples": ["the render farm is full"],
-                }
-            ),
+            WithJsonSchema(text_schema(MAX_MESSAGE_CHARACTERS) | {"examples": ["the render farm is full"]}),
         ]
         | None
     ) = Field(default=None, description="why it failed: the body of the attempt in the log")
