@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -110,27 +110,34 @@ class Polling:
         slots = self._settings.poll_concurrency - len(self._polls)
         if slots <= 0:
             return self._settings.poll_interval_seconds
-        ready, wait_seconds = self._look()
+        self._backlogged = 0
+        ready, next_at = self._look(self._leases.owned.values())
         if ready and self._trip_seconds < self._settings.quick_read_seconds and not self._backlogged:
             self._read_at_once(ready)
-            ready, wait_seconds = self._look()
-            return _NEXT_TURN_SECONDS if ready else wait_seconds
-        chunks = min(slots, len(ready))
-        for start in range(chunks):
-            self._start_poll(ready[start::chunks])
-        return wait_seconds
+            again, again_at = self._look([shard for shard, _ in ready])
+            next_at = min(next_at, again_at)
+            if again or next_at <= self._clock.monotonic():
+                return _NEXT_TURN_SECONDS
+        else:
+            chunks = min(slots, len(ready))
+            for start in range(chunks):
+                self._start_poll(ready[start::chunks])
+        return whole_milliseconds(next_at - self._clock.monotonic())
 
-    def _look(self) -> tuple[_Reads, float]:
-        """The reads that may start, the most urgent first, and the seconds until the next look."""
+    def _look(self, shards: Iterable[ShardState]) -> tuple[_Reads, float]:
+        """The reads of ``shards`` that may start, the most urgent first, and when to look at the others (monotonic).
+
+        Counts those with a backlog.
+        """
         monotonic = self._clock.monotonic()
         until = self._clock.now()
         ready: _Reads = []
         next_at = monotonic + self._settings.poll_interval_seconds
-        self._backlogged = 0
-        for shard in self._leases.owned.values():
+        for shard in shards:
             reading = shard.reading
             if (at := reading.rests_until) > monotonic:  # of almost all, at each look
-                next_at = min(next_at, at)
+                if at < next_at:
+                    next_at = at
                 continue
             self._backlogged += reading.has_backlog
             if shard.is_polling or shard.is_releasing or not shard.is_trusted(monotonic):
@@ -142,10 +149,8 @@ class Polling:
                 ready.append((shard, request))
             elif at < next_at:
                 next_at = at
-        if not ready:
-            return ready, whole_milliseconds(next_at - monotonic)
         ready.sort(key=lambda read: read[1].order)
-        return ready, self._settings.poll_interval_seconds
+        return ready, next_at
 
     def _read_at_once(self, reads: _Reads) -> None:
         """Read within the event loop: the last reads were done in less time than a thread needs to take them over."""

@@ -189,7 +189,9 @@ class ShardReading:
     @property
     def rests_until(self) -> float:
         """Until when ``plan`` has nothing to read, whoever wants what (monotonic seconds)."""
-        return -inf if self.left else min(self.tail_at, self.survey_at)
+        if self.left:
+            return -inf
+        return self.tail_at if self.tail_at < self.survey_at else self.survey_at
 
     def may_take(self, key: QueueKey, page: Span) -> bool:
         """Whether a queue may have timers of a page: the older ones that were left come first."""

@@ -39,7 +39,8 @@ _LOOKED_AT = (
 """What is looked at of many due timers. Some are then read whole."""
 _READ_TOGETHER = 64
 """Of those that are wanted, how many are read at once."""
-_LONE_AND_NEXT = 2
+_LONE_AND_NEXT = 3
+"""With the one before it, which is there until its outcome is recorded."""
 _PLACES = TIMER.places
 _LAST_MS = to_milliseconds(MAX_INSTANT)
 _PAYLOAD = _PLACES["timer_payload"]
