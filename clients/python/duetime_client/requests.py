@@ -46,7 +46,7 @@ class Answer:
         try:
             return read_json(self.content)
         except ValueError as error:
-            raise UnexpectedAnswer(f"an answer that is no JSON: {error}", status=self.status) from None
+            raise UnexpectedAnswer(f"an answer that is not JSON: {error}", status=self.status) from None
 
     def as_a(self, kind: type[T]) -> T:
         """Raises ``UnexpectedAnswer``."""

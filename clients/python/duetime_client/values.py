@@ -53,7 +53,7 @@ class RawJson:
             # Numbers are looked at, not made. Without this, a broken text could bring members of its own.
             json.loads(self.text, parse_int=str, parse_float=str, parse_constant=_refuse_constant)
         except (ValueError, TypeError, RecursionError) as error:
-            raise InvalidArgument(f"RawJson: is no JSON: {error}") from None
+            raise InvalidArgument(f"RawJson: is not JSON: {error}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ def payload(name: str, value: Any) -> RawJson:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArgument(f"{name}: is no JSON: {error}") from None
+        raise InvalidArgument(f"{name}: is not JSON: {error}") from None
     result = RawJson.__new__(RawJson)
     object.__setattr__(result, "text", text)  # it need not be looked at again
     return result

@@ -234,7 +234,7 @@ class CallServices:
         return [done.get(at, unavailable) for at in range(len(asked))]
 
     def _get_each(self, refs: Sequence[CallRef], now: datetime) -> list[ServiceCall | DuetimeError]:
-        """Return each call, or why it cannot be had."""
+        """Return each call, or why it cannot be read."""
         known = [ref for ref in refs if is_uuid(ref.call_id)]
         try:
             found = dict(zip(known, self.store.get(known, now=now) if known else [], strict=True))

@@ -52,7 +52,7 @@ class CallRequest:
 def call_request(call: ServiceCall, *, execution_id: str, attempt: int) -> CallRequest:
     """The request of the execution ``execution_id``, the ``attempt``-th of ``call``.
 
-    Raises ``ValueError`` when the stored body is no JSON.
+    Raises ``ValueError`` when the stored body is not JSON.
     """
     spec = call.request
     body, content_type = _body(spec.method, spec.body_json)
@@ -86,6 +86,6 @@ def _body(method: Method, body_json: str | None) -> tuple[bytes | None, str | No
         text: str = json.loads(body_json)
         return text.encode(errors="replace"), "text/plain; charset=utf-8"
     if not is_json(body_json):
-        raise ValueError("the stored body is no JSON")
+        raise ValueError("the stored body is not JSON")
     # A lone surrogate has no UTF-8 form; as \\udxxx it is the JSON escape that it came from.
     return body_json.encode(errors="backslashreplace"), "application/json"

@@ -45,7 +45,7 @@ class SignedByBotocore:
             found = self._session.get_credentials()
             credentials = None if found is None else found.get_frozen_credentials()
         except BotoCoreError as error:
-            raise Unsigned(f"AWS credentials cannot be had: {type(error).__name__}") from None
+            raise Unsigned(f"AWS credentials cannot be obtained: {type(error).__name__}") from None
         if credentials is None:
             raise Unsigned("there are no AWS credentials")
         signed = AWSRequest("POST", request.url, dict(request.headers), request.body)

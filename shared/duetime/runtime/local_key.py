@@ -166,7 +166,7 @@ class KeyFile:
                 raise SecretUnavailable(f"the key file {self._path} comes and goes") from None
             return found
         except OSError as error:
-            raise SecretUnavailable(f"the key file {self._path} cannot be made: {error.strerror}") from error
+            raise SecretUnavailable(f"the key file {self._path} cannot be created: {error.strerror}") from error
         return key
 
 

@@ -282,7 +282,7 @@ def _reads_file(model: type[Settings]) -> bool:
 
 
 def _file() -> dict[str, object]:
-    """Read ``duetime.toml``. Raises ``InvalidSettings`` for what is no TOML, and for members that are no settings."""
+    """Read ``duetime.toml``. Raises ``InvalidSettings`` for what is not TOML, and for unknown members."""
     try:
         text = Path(FILE).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -294,7 +294,7 @@ def _file() -> dict[str, object]:
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidSettings(f"{FILE} is no TOML: {error}") from None
+        raise InvalidSettings(f"{FILE} is not TOML: {error}") from None
     known = {field for model in ENTRY_POINTS if _reads_file(model) for field in model.model_fields}
     if unknown := sorted(found.keys() - known):
         raise InvalidSettings(f"{FILE}: {', '.join(unknown)}: no such setting")

@@ -146,7 +146,7 @@ def test_when_one_is_wrong_nothing_is_changed(apply: Any, cli: Cli, old: str, ne
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("namespaces: [", "the file is no YAML: line 1"),
+        ("namespaces: [", "the file is not YAML: line 1"),
         ("namespaces: {a: {}, a: {}}", "line 1: 'a' is there twice"),
         ("a: &a [*a]", "the file: a is not known"),
         ("", "the file must be a mapping"),
@@ -155,7 +155,7 @@ def test_when_one_is_wrong_nothing_is_changed(apply: Any, cli: Cli, old: str, ne
         ("namespaces: {a: {rate: 1}}", "a: rate is not known"),
         ("namespaces: {a: {schedules: {b: {id: c}}}}", "a.schedules.b: id is not known"),
         ("namespaces: {a: {schedules: {b: }}}", "a.schedules.b must be a mapping"),
-        ("!!python/object/apply:os.getcwd []", "the file is no YAML: line 1"),
+        ("!!python/object/apply:os.getcwd []", "the file is not YAML: line 1"),
     ],
 )
 def test_what_is_no_set_is_a_usage_error(apply: Any, text: str, why: str) -> None:

@@ -145,7 +145,7 @@ def test_the_options_of_a_setting_name_its_variable_and_default(command: str, mo
             ["namespaces", "redrive", "default", "--timer-id", "a", "--tag", "x"],
             "--timer-id cannot be combined with filters",
         ),
-        (["timers", "create", "default", "http://x", "--payload", "{"], "'--payload': is no JSON"),
+        (["timers", "create", "default", "http://x", "--payload", "{"], "'--payload': is not JSON"),
         (["timers", "list", "default", "--limit", "0"], "'--limit'"),
     ],
 )

@@ -110,8 +110,8 @@ class TestNamespaces:
         [
             (["--max-in-flight", "0"], "'--max-in-flight': 0 is not in the range x>=1"),
             (["--rate-limit", "nan"], "'--rate-limit': must be a number"),
-            (["--retry-policy", "{"], "'--retry-policy': is no JSON"),
-            (["--retry-policy", '{}, "numShards": 9'], "'--retry-policy': is no JSON"),
+            (["--retry-policy", "{"], "'--retry-policy': is not JSON"),
+            (["--retry-policy", '{}, "numShards": 9'], "'--retry-policy': is not JSON"),
             (["--misfire", "never"], "'--misfire': 'never' is not one of"),
             ([], "give at least one of --max-in-flight, --rate-limit, --retry-policy"),
         ],

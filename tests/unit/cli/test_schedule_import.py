@@ -102,7 +102,7 @@ def test_a_system_crontab_says_who_runs_a_command(cli: Cli) -> None:
     [
         ("curl https://a.test/1 && curl https://a.test/2", "has '&&' in it, so it is more than one request"),
         ("curl https://a.test/$HOST", "has a variable or a command in it that a shell would fill in"),
-        ("curl -d n=1 https://a.test/", "curl: its data is no JSON, and a payload is"),
+        ("curl -d n=1 https://a.test/", "curl: its data is not JSON, and a payload is"),
         ("curl -u a:b https://a.test/", "curl: unrecognized arguments: -u"),
         ("curl https://a.test/1 https://a.test/2", "curl: unrecognized arguments: https://a.test/2"),
         ("curl -H 'Host: b.test' https://a.test/", "has the header 'Host', which callbacks cannot have"),
@@ -199,7 +199,7 @@ def test_schedules_of_aws_come_one_after_the_other(cli: Cli) -> None:
     assert err == [
         "line 2: o: it occurs once: a timer does that, too",
         "line 2: o: it occurs at the full minute",
-        "line 2: o: its input is no JSON: the payload is a string",
+        "line 2: o: its input is not JSON: the payload is a string",
         "line 3: l: has no ScheduleExpression: `aws scheduler get-schedule` prints it",
         "line 4: r is there twice: the first one counts",
         "line 5: b: is not as `aws scheduler get-schedule` prints a schedule",
@@ -221,7 +221,7 @@ def test_another_schedule_with_the_id_stays(cli: Cli) -> None:
 
 
 def test_what_cannot_be_read_or_has_no_place_is_one_line(cli: Cli) -> None:
-    assert "the file is no JSON" in cli.fails("schedules", "import", "default", code=2, stdin='{"Name": ')
+    assert "the file is not JSON" in cli.fails("schedules", "import", "default", code=2, stdin='{"Name": ')
     assert "--time-zone" in cli.fails("schedules", "import", "default", "--tz", "UTC", code=2, stdin="{}")
     assert "nowhere" in cli.fails("schedules", "import", "nowhere", code=1, stdin="@daily curl https://a.test\n")
     universal = AWS | {"Target": {"Arn": "arn:aws:scheduler:::aws-sdk:sqs:sendMessage"}}

@@ -65,7 +65,7 @@ def test_a_schedule_submits_a_service_call_of_the_model(duetime: Any) -> None:
 
 @pytest.mark.parametrize("payload", [float("nan"), float("inf"), {"a": object()}, Decimal(1), "\ud800", {1, 2}])
 def test_what_is_no_json_is_not_sent(timers: Any, payload: Any) -> None:
-    with pytest.raises(InvalidArgument, match="payload: is no JSON"):
+    with pytest.raises(InvalidArgument, match="payload: is not JSON"):
         timers.create(callback_url=URL, delay=HOUR, payload=payload)
 
 

@@ -119,7 +119,7 @@ def test_neither_functions_nor_clients_read_a_file(duetime_toml: Path, monkeypat
         ("lease_seconds = 'hunter2'", "duetime.toml: lease_seconds: "),
         ("leese_seconds = 15", "duetime.toml: leese_seconds: no such setting"),
         ("api_key = 'hunter2'", "duetime.toml: api_key: no such setting"),
-        ("store 'hunter2'", "duetime.toml is no TOML: "),
+        ("store 'hunter2'", "duetime.toml is not TOML: "),
         ("[serve]\nport = 1", "duetime.toml: serve: no such setting"),
     ],
 )

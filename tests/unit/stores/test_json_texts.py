@@ -1,4 +1,4 @@
-"""JSON that is stored comes back as it was, and what is no JSON is told by a ``ValueError``."""
+"""JSON that is stored comes back as it was, and what is not JSON is told by a ``ValueError``."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def refuse_key_in_query(request: Request) -> None:
     if KEY_PREFIX in request.query or KEY_PREFIX in unquote(request.query):
         raise InvalidInput(
             "",
-            "an API key belongs into the Authorization header; one that was sent in a query may have been seen:"
+            "an API key belongs in the Authorization header; one that was sent in a query may have been seen:"
             " delete it",
         )
 

@@ -119,7 +119,7 @@ def read_set(text: str) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, 
     try:
         found = read_yaml(text)
     except ValueError as error:
-        raise click.UsageError(f"the file is no YAML: {printable(str(error))}") from None
+        raise click.UsageError(f"the file is not YAML: {printable(str(error))}") from None
     settings = {member for member, _ in NAMESPACE.values()} | {_SCHEDULES}
     members = {member for member, _ in SCHEDULE.values()} - {"id"}
     top = _mapping("the file", found, {_CALENDARS, _NAMESPACES})

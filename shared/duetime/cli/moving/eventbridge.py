@@ -40,7 +40,7 @@ _LOST: Final = {
 def read_schedules(text: str, *, url: str | None) -> Iterator[Found]:
     """Yield the schedules of ``text``: objects one after the other, an array of them, or a list of AWS.
 
-    Raises ``ValueError`` when it is no JSON.
+    Raises ``ValueError`` when it is not JSON.
     """
     decoder, at = json.JSONDecoder(), 0
     while text[at:].strip():
@@ -134,7 +134,7 @@ def _content(given: Mapping[str, Any], receiver: Mapping[str, Any], notes: list[
             content["payload"] = RawJson(text)
         except InvalidArgument:
             content["payload"] = text
-            notes.append("its input is no JSON: the payload is a string")
+            notes.append("its input is not JSON: the payload is a string")
     policy = receiver.get("RetryPolicy") or {}
     ours: dict[str, Any] = {}
     if "MaximumRetryAttempts" in policy:

@@ -90,7 +90,7 @@ def _read(text: str, form: str, receiver: str | None, time_zone: str | None) -> 
         try:
             return list(read_schedules(text, url=receiver))
         except (ValueError, RecursionError) as error:
-            raise click.UsageError(f"the file is no JSON: {error}") from None
+            raise click.UsageError(f"the file is not JSON: {error}") from None
     return list(Crontab(receiver, time_zone, has_user=form == _SYSTEM_CRONTAB).read(text))
 
 

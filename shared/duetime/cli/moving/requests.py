@@ -142,4 +142,4 @@ def _payload(program: str, data: Sequence[str]) -> Any:
             return RawJson(data[0].strip())
         except InvalidArgument:
             pass
-    raise NoRequest(f"{program}: its data is no JSON, and a payload is")
+    raise NoRequest(f"{program}: its data is not JSON, and a payload is")
