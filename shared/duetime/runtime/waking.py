@@ -38,7 +38,7 @@ class FanOutFailed(DuetimeError):
 
 
 class SleepEpoch(Protocol):
-    """The part of ``stores.port.leases.LeaseStore`` that is used."""
+    """The part of ``stores.core.leases.LeaseStore`` that is used."""
 
     def sleep_epoch(self) -> int: ...
 

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class KeyStore(Protocol):
-    """The one operation of ``stores.port.catalogue.Catalogue`` that is needed here."""
+    """The one operation of ``stores.core.catalogue.Catalogue`` that is needed here."""
 
     def get_api_key(self, key_id: str) -> ApiKey | None: ...
 
