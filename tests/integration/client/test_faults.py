@@ -242,9 +242,9 @@ def test_ids_that_were_not_reached_are_redriven_by_another_request(connect: Conn
 @pytest.mark.parametrize(
     ("act", "error", "message"),
     [
-        (answer(200, b"<html>", content_type="text/html"), UnexpectedAnswer, "no JSON"),
+        (answer(200, b"<html>", content_type="text/html"), UnexpectedAnswer, "not JSON"),
         (answer(200, {"id": "t"}), UnexpectedAnswer, "Timer: namespace is missing"),
-        (answer(200, b"[" * 100_000), UnexpectedAnswer, "no JSON"),
+        (answer(200, b"[" * 100_000), UnexpectedAnswer, "not JSON"),
         (answer(302, b"", location="http://127.0.0.1:1/"), UnexpectedAnswer, "HTTP 302"),
         (answer(404, b"<html>", content_type="text/html"), NotFound, "without a word .HTTP 404"),
         (answer(500, {"code": "internal", "detail": "not served"}), ServerError, "not served .HTTP 500, internal"),
