@@ -11,6 +11,8 @@ from duetime_client.errors import ApiError, Conflict, DuetimeError, NotFound, Th
 
 _NOTHING_WAS_DONE: Final = frozenset({"namespace_resharding", "store_not_ready", "too_many_streams"})
 """Codes of a 503 to a request that was not carried out."""
+_STORE_THROTTLED: Final = "store_throttled"
+"""The code of a 429 that is not a gateway's."""
 _IN_USE: Final = "idempotency_key_in_use"
 """The code of a 409: an earlier try is still being carried out."""
 _GONE: Final = frozenset(
@@ -85,4 +87,6 @@ def _is_worth_another(error: DuetimeError) -> bool:
 def _may_have_been_done(error: DuetimeError) -> bool:
     if isinstance(error, Unreachable):
         return error.may_have_been_done
+    if isinstance(error, Throttled):
+        return error.code == _STORE_THROTTLED
     return isinstance(error, Unavailable) and error.code not in _NOTHING_WAS_DONE

@@ -272,6 +272,12 @@ class StoreUnavailable(StoreError):
         self.retry_after_seconds = retry_after_seconds
 
 
+class StoreThrottled(StoreUnavailable):
+    """The store takes fewer requests than it gets; the same call may succeed later."""
+
+    code = "store_throttled"
+
+
 class StoreNotReady(StoreError):
     """The store's tables are missing or of another schema version; ``duetime init`` makes them."""
 

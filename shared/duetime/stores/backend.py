@@ -14,7 +14,7 @@ from datetime import datetime
 from enum import Enum, StrEnum
 from typing import Final, NamedTuple, Protocol
 
-from duetime.domain.errors import StoreError, StoreUnavailable
+from duetime.domain.errors import StoreError, StoreThrottled, StoreUnavailable
 from duetime.stores.entity import AccessPath, Entity, Key, Place, Row, Value
 from duetime.stores.time_source import StoreTime
 
@@ -158,7 +158,7 @@ class WriteStatus(StrEnum):
     """Where it belongs nothing can be written for now, unlike the others."""
 
 
-class PartitionUnavailable(StoreUnavailable):
+class PartitionUnavailable(StoreThrottled):
     """Where all that was to be written belongs nothing can be for now. The rest of the database may answer."""
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
+from duetime.domain.errors import StoreError, StoreNotReady, StoreThrottled, StoreUnavailable
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange
@@ -81,6 +81,7 @@ def test_throttling_and_server_errors_make_the_store_unavailable(
         with pytest.raises(StoreUnavailable) as caught:
             call(refused, namespace)
         assert caught.value.retry_after_seconds > 0, name
+        assert isinstance(caught.value, StoreThrottled) is (status == 400), name
         assert len(proxy.operations) == MAX_TRIES, name
 
 

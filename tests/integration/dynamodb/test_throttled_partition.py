@@ -118,7 +118,7 @@ def test_a_batch_of_new_timers_is_stored_but_for_those_of_the_shard_and_repeated
     service.throttle(HOT)
 
     answer = api.call("POST", f"{api.timers}/batch", timers)
-    assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+    assert (answer.status, answer.headers["retry-after"]) == (429, "1")
     assert [each["id"] for each in api.all_pages(api.timers)] == sorted(
         others, key=lambda timer_id: (orders.shard_of(timer_id), timer_id)
     )
@@ -130,8 +130,10 @@ def test_a_batch_of_new_timers_is_stored_but_for_those_of_the_shard_and_repeated
     }
     single = [orders.shard_of(f"one{number}") == HOT for number in range(8)]
     service.throttle(HOT)
-    answers = [api.call("POST", api.timers, GOOD | {"id": f"one{number}"}).status for number in range(8)]
-    assert answers == [503 if is_hot else 201 for is_hot in single]
+    answers = [api.call("POST", api.timers, GOOD | {"id": f"one{number}"}) for number in range(8)]
+    assert [answer.status for answer in answers] == [429 if is_hot else 201 for is_hot in single]
+    refused = answers[single.index(True)]
+    assert (refused.json()["code"], refused.headers["retry-after"]) == ("store_throttled", "1")
 
 
 def test_transitions_of_other_service_calls_are_applied(

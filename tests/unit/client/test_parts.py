@@ -18,7 +18,7 @@ import duetime
 import duetime_client as names
 from duetime.api.http.problems import _STATUSES
 from duetime.domain.times import format_duration, parse_duration
-from duetime_client.errors import ApiError, Conflict, NotFound, Unavailable, Unreachable, error_from
+from duetime_client.errors import ApiError, Conflict, NotFound, Throttled, Unavailable, Unreachable, error_from
 from duetime_client.requests import Answer, split
 from duetime_client.retrying import Retries, Tries, backoff_seconds
 from duetime_client.sse import MAX_MESSAGE_BYTES, Decoder, Message
@@ -144,6 +144,13 @@ def test_what_was_not_sent_is_no_first_time() -> None:
     others.wait_seconds(Unreachable(""))
     others.wait_seconds(Unreachable("", may_have_been_done=False))
     assert others.may_be_second
+
+
+@pytest.mark.parametrize(("code", "may_have_been_done"), [("", False), ("store_throttled", True)])
+def test_a_gateway_that_throttles_has_done_nothing_and_a_store_may_have(code: str, may_have_been_done: bool) -> None:
+    ours = tries()
+    ours.wait_seconds(Throttled("", status=429, code=code))
+    assert ours.may_be_second is may_have_been_done
 
 
 def test_an_earlier_try_that_is_still_carried_out_is_waited_for() -> None:

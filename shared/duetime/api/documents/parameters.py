@@ -127,7 +127,7 @@ def response_headers(route: Route, status: int, *, has_revision: bool) -> Json:
         names.append(_LOCATION)
     if status == 401:
         names.append(_AUTHENTICATE)
-    if status in (409, 503):
+    if status in (409, 429, 503):
         names.append(_RETRY_AFTER)
     if route.is_keyed and status < 300:
         names.append(REPLAYED)

@@ -69,6 +69,7 @@ _KINDS: Final[dict[int, tuple[type[DuetimeError], ...]]] = {
     412: (domain.RevisionMismatch,),
     415: (http.UnsupportedMediaType,),
     421: (http.UnknownHost,),
+    429: (domain.StoreThrottled,),
     503: (
         domain.NamespaceResharding,
         SecretUnavailable,
@@ -168,6 +169,8 @@ def _kind(error: Exception) -> tuple[int, str]:
 
 def _detail(error: Exception) -> str:
     # What the store says names servers and databases: that is for the log.
+    if isinstance(error, domain.StoreThrottled):
+        return "the store takes fewer requests than it gets: the same request may succeed later"
     if isinstance(error, domain.StoreUnavailable):
         return "the store does not answer for now: the same request may succeed later"
     if isinstance(error, domain.StoreNotReady):

@@ -122,7 +122,8 @@ class Route:
     def problem_statuses(self) -> tuple[int, ...]:
         """The statuses of the problems that the route answers with: those that its parts imply, and its own."""
         # 400: a key in the query, if nothing else.
-        implied = {400} if self.permission is PUBLIC else {400, 401, 403}
+        # 429: of the store, which a public route does without.
+        implied = {400} if self.permission is PUBLIC else {400, 401, 403, 429}
         if self.method in KEYED_METHODS:
             implied |= {413, 415}
         if self.method in WRITES and IF_MATCH in self.conditions:

@@ -10,7 +10,14 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 from botocore.parsers import ResponseParserError
 
-from duetime.domain.errors import StoreEmpty, StoreError, StoreNotReady, StoreRefused, StoreUnavailable
+from duetime.domain.errors import (
+    StoreEmpty,
+    StoreError,
+    StoreNotReady,
+    StoreRefused,
+    StoreThrottled,
+    StoreUnavailable,
+)
 from duetime.stores.backend import PartitionUnavailable
 
 RETRY_AFTER_SECONDS = 1.0
@@ -23,16 +30,13 @@ _TRANSIENT_CODES = frozenset(
         "InternalFailure",
         "InternalServerError",
         "ReplicatedWriteConflictException",
-        "RequestLimitExceeded",
         "RequestTimeout",
         "ServiceUnavailable",
-        "SlowDown",
-        "ThrottlingException",
-        "TooManyRequestsException",
         "TransactionConflictException",
         "TransactionInProgressException",
     }
 )
+_THROTTLING_CODES = frozenset({"RequestLimitExceeded", "SlowDown", "ThrottlingException", "TooManyRequestsException"})
 TRANSIENT_STATEMENT_CODES = frozenset(
     {
         "InternalServerError",
@@ -98,7 +102,7 @@ def throttled() -> StoreUnavailable:
 
 
 def unprocessed() -> StoreUnavailable:
-    return StoreUnavailable("DynamoDB left keys unprocessed", retry_after_seconds=RETRY_AFTER_SECONDS)
+    return StoreThrottled("DynamoDB left keys unprocessed", retry_after_seconds=RETRY_AFTER_SECONDS)
 
 
 def _translate_answer(error: ClientError) -> Exception:
@@ -113,7 +117,9 @@ def _translate_answer(error: ClientError) -> Exception:
     if code == _THROTTLED_PARTITION or any(_KEY_RANGE in each.get("reason", "") for each in reasons):
         return throttled()
     status = metadata.get("HTTPStatusCode", 0)
-    if code in _TRANSIENT_CODES or status >= 500 or status == 429:
+    if code in _THROTTLING_CODES or status == 429:
+        return StoreThrottled(f"DynamoDB answered {code}", retry_after_seconds=RETRY_AFTER_SECONDS)
+    if code in _TRANSIENT_CODES or status >= 500:
         return StoreUnavailable(f"DynamoDB answered {code}", retry_after_seconds=RETRY_AFTER_SECONDS)
     return _refusal("answered", [code], answer.get("Error", {}).get("Message", ""))
 
