@@ -228,21 +228,24 @@ lint: $(VENV)/.dev-installed ## ruff, mypy, import-linter
 	PYTHONPATH=shared:clients/python $(BIN)/lint-imports
 
 # All of benchmarks/ but what the others share, and what compares with another checkout.
-BENCHMARKS := $(filter-out receiver service lone_timers,$(basename $(notdir $(wildcard benchmarks/*.py))))
+BENCHMARKS := $(filter-out figures receiver service lone_timers,$(basename $(notdir $(wildcard benchmarks/*.py))))
 
 .PHONY: bench
 bench: $(VENV)/.dev-installed $(TOOLS) ## Run all benchmarks, one after the other
 	eval "$$(scripts/test_databases.sh cassandra mariadb mysql postgresql)"; for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
-.venv-schedule-peers/npm/.installed: benchmarks/schedule_peers/package-lock.json .venv-schedule-peers/.installed
+.venv-peers/npm/.installed: benchmarks/peers/package-lock.json .venv-peers/.installed
 	mkdir -p $(@D)
-	cp benchmarks/schedule_peers/package.json benchmarks/schedule_peers/package-lock.json $(@D)
+	cp benchmarks/peers/package.json benchmarks/peers/package-lock.json $(@D)
 	npm ci --prefix $(@D) --no-audit --no-fund --silent
 	@touch $@
 
-.PHONY: schedule-peers
-schedule-peers: $(VENV)/.dev-installed postgresql .venv-schedule-peers/npm/.installed ## Schedules beside those of others: half an hour, needs npm and Redis
-	eval "$$(scripts/test_databases.sh postgresql)"; $(BIN)/python -m benchmarks.schedule_peers
+# Each is `python -m benchmarks.peers.NAME --help`; PEERS are its arguments.
+PEER_BENCHMARKS ?= instant restart churn schedules
+
+.PHONY: peers
+peers: $(VENV)/.dev-installed postgresql .venv-peers/npm/.installed ## What users see, beside other schedulers: hours, needs npm and Redis (PEER_BENCHMARKS=, PEERS=)
+	eval "$$(scripts/test_databases.sh postgresql)"; for name in $(PEER_BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.peers.$$name $(PEERS) || exit 1; done
 
 # `make run` brings the drivers that most need; the others have no packages for some machines.
 RUN_EXTRAS := $(addprefix --extra ,dynamodb local mongodb mysql postgresql sql)
@@ -255,7 +258,7 @@ lock: ## Resolve the requirements files again (needs uv)
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --no-emit-package duetime-client --custom-compile-command "make lock" pyproject.toml "$$@" -o requirements/$$name.txt || exit 1; \
 	done
-	for tool in sam checkov ministack mongodb postgresql lambda-runtime console openapi schedule-peers; do \
+	for tool in sam checkov ministack mongodb postgresql lambda-runtime console openapi peers; do \
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command "make lock" requirements/$$tool.in -o requirements/$$tool.txt || exit 1; \
 	done

@@ -129,8 +129,12 @@ class Connection(asyncio.Protocol):
         answer = b"".join(self._answers)
         self._answers.clear()
         if self._delay_seconds:
-            asyncio.get_running_loop().call_later(self._delay_seconds, self._transport.write, answer)
+            asyncio.get_running_loop().call_later(self._delay_seconds, self._answer, answer)
         else:
+            self._transport.write(answer)
+
+    def _answer(self, answer: bytes) -> None:
+        if not self._transport.is_closing():  # or the sender was killed meanwhile
             self._transport.write(answer)
 
     # -- httptools -------------------------------------------------------------------------------------------
