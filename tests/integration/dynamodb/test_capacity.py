@@ -71,7 +71,7 @@ def test_the_firing_side_takes_few_requests_in_batches(
     assert meter.total_requests / number < 0.15
     # A first look, the rest of the page, an empty page, and a look at what comes next.
     assert dict(meter.requests) == {"Query": 4, "BatchExecuteStatement": number / 25}
-    assert meter.items_read == number + 2  # two are looked at before
+    assert meter.items_read == number + 3  # three are looked at before
 
 
 @pytest.mark.parametrize("later", [0, 1, 60])
@@ -85,6 +85,25 @@ def test_a_lone_timer_is_read_by_one_request_that_tells_what_comes_next(
 
     assert [timer.timer_id for timer in page.timers] == ["lone"]
     assert (page.cursor, page.next_attempt_at) == (None, LATER if later else None)
+    assert dict(meter.requests) == {"Query": 1}
+
+
+def test_a_lone_timer_is_read_by_one_request_before_the_last_one_is_recorded(
+    batched: CoreStore, single: Namespace, meter: CapacityMeter
+) -> None:
+    last, _, _ = create(
+        batched,
+        make_timer(single, "last", execute_at=NOW),
+        make_timer(single, "lone", execute_at=NOW + seconds(1)),
+        make_timer(single, "next", execute_at=LATER),
+    )
+    meter.reset()
+
+    until, taken = NOW + seconds(1), (last.firing_id, 0)
+    page = batched.timers.due(0, since=NOW, until=until, limit=500, is_known=lambda *attempt: attempt == taken)
+
+    assert [timer.timer_id for timer in page.timers] == ["lone"]
+    assert page.next_attempt_at == LATER
     assert dict(meter.requests) == {"Query": 1}
 
 

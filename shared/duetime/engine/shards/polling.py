@@ -17,7 +17,7 @@ from duetime.engine.in_flight import payload_bytes
 from duetime.engine.namespace_cache import NamespaceCache, NamespaceView
 from duetime.engine.response.failure_events import event_of
 from duetime.engine.shards.leases import LeaseKeeper
-from duetime.engine.shards.reading import PageRequest
+from duetime.engine.shards.reading import Offered, PageRequest
 from duetime.engine.shards.shard import ShardState
 from duetime.engine.waiting import whole_milliseconds
 from duetime.stores.core.store import TimerStore
@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 _NEXT_TURN_SECONDS = 1e-6
 """The event loop does what else there is, and comes back at once."""
+_NOTHING = Offered()
 _PRUNE_LIMIT = 500
 _SMALLEST_PAGE = 0.2
 """Of a whole one."""
@@ -245,7 +246,8 @@ class Polling:
             )
             if page.unreadable:
                 quarantined, stuck = self._quarantine(page.unreadable, request.until)
-            self._namespaces.load_for(page.timers, unwanted.namespaces)
+            if page.timers or unwanted.met:
+                self._namespaces.load_for(page.timers, unwanted.namespaces)
         except StoreError as error:
             page = error
         return _Read(page, self._clock.monotonic() - started, quarantined, stuck)
@@ -299,9 +301,11 @@ class Polling:
         if self._leases.owned.get(shard.shard_id) is not shard or shard.is_releasing:
             self._firing.end_poll(shard)
             return
-        namespaces = {timer.namespace for timer in page.timers} | request.unwanted.namespaces
-        self._firing.configure(namespaces, self._owned_part)
-        offered = self._firing.offer(shard, page.timers, request.span_of(page))
+        offered = _NOTHING
+        if page.timers or request.unwanted.met:
+            namespaces = {timer.namespace for timer in page.timers} | request.unwanted.namespaces
+            self._firing.configure(namespaces, self._owned_part)
+            offered = self._firing.offer(shard, page.timers, request.span_of(page))
         self._firing.end_poll(shard)
         shard.reading.finish(
             request,

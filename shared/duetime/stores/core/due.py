@@ -80,18 +80,20 @@ class Due:
         until_ms = to_milliseconds(until)
         # What is known to come next need not be read: its payload would cost every idle poll.
         horizon_ms = _LAST_MS if known_next is None else max(until_ms, to_milliseconds(known_next) - 1)
-        query = Query(TIMER, DUE, by=(shard_id,), until=until_ms, limit=limit, budget=PAGE_BYTES)
-        if cursor is not None:
-            query = query._replace(after=place_of(cursor, TIMER, DUE))
-        else:
+        since_ms = 0 if since is None else to_milliseconds(since)
+        if cursor is None:
             # The usual poll finds nothing due, or a lone timer: it takes one step, which tells what comes next, too.
-            query = query._replace(since=0 if since is None else to_milliseconds(since))
-            first = self._backend.scan(query._replace(until=horizon_ms, limit=_LONE_AND_NEXT))
+            first = self._backend.scan(
+                Query(TIMER, DUE, _LONE_AND_NEXT, (shard_id,), since=since_ms, until=horizon_ms, budget=PAGE_BYTES)
+            )
             due = [row for row in first.rows if _due_ms(row) <= until_ms]
             is_all = len(due) <= limit and (first.end is None or len(due) < len(first.rows))
             if not due or (is_all and is_wanted is None):
                 next_ms = next((_due_ms(row) for row in first.rows[len(due) :]), None)
                 return _page(due, is_known, next_attempt_at=_earlier(next_ms, known_next))
+        query = Query(TIMER, DUE, limit, (shard_id,), since=since_ms, until=until_ms, budget=PAGE_BYTES)
+        if cursor is not None:
+            query = query._replace(after=place_of(cursor, TIMER, DUE), since=None)
         if is_wanted is None:
             page = self._backend.scan(query)
         else:
