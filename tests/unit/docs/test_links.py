@@ -20,7 +20,7 @@ SOURCES = sorted(
         "functions/**/*.py",
         "shared/duetime/**/*.py",
         "scripts/*",
-        "benchmarks/*.py",
+        "benchmarks/**/*.py",
         "tests/**/*.py",
     )
     for path in ROOT.glob(pattern)
@@ -69,7 +69,7 @@ def test_what_a_page_names_is_there() -> None:
             for one, other in re.findall(r"^make ([a-z]+(?:-[a-z]+)*)|`make ([a-z]+(?:-[a-z]+)*)", text, re.MULTILINE)
         }
         assert named <= targets, page
-        for module in re.findall(r"python -m ((?:benchmarks|scripts)\.\w+)", text):
+        for module in re.findall(r"python -m ((?:benchmarks|scripts)(?:\.\w+)+)", text):
             assert (ROOT / f"{module.replace('.', '/')}.py").is_file(), f"{page}: {module}"
 
 
