@@ -227,12 +227,21 @@ lint: $(VENV)/.dev-installed ## ruff, mypy, import-linter
 	$(BIN)/mypy
 	PYTHONPATH=shared:clients/python $(BIN)/lint-imports
 
-# All of benchmarks/ but what the others share, and what compares with another checkout.
-BENCHMARKS := $(filter-out figures receiver service lone_timers,$(basename $(notdir $(wildcard benchmarks/*.py))))
+# Counts are those of benchmarks/instructions.json for this build of Python; another one compares nothing, and says so.
+.PHONY: test-instructions
+test-instructions: $(VENV)/.dev-installed ## Count the instructions of the hot paths and compare them with their limits (needs Valgrind)
+	$(BIN)/python -m benchmarks.instructions
+
+# All of benchmarks/ but what the others share, and what compares with another checkout or with limits.
+NO_BENCHMARKS := figures growth_chart instructions lone_timers receiver service
+BENCHMARKS := $(filter-out $(NO_BENCHMARKS),$(basename $(notdir $(wildcard benchmarks/*.py))))
 
 .PHONY: bench
-bench: $(VENV)/.dev-installed $(TOOLS) ## Run all benchmarks, one after the other
-	eval "$$(scripts/test_databases.sh cassandra mariadb mysql postgresql)"; for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
+bench: $(VENV)/.dev-installed $(TOOLS) ## Run all benchmarks, one after the other, into build/bench.jsonl
+	mkdir -p build
+	eval "$$(scripts/test_databases.sh cassandra mariadb mysql postgresql)"; for name in $(BENCHMARKS); do \
+	  echo "== $$name" >&2; $(BIN)/python -m benchmarks.$$name --json || exit 1; \
+	done > build/bench.jsonl
 
 .venv-peers/npm/.installed: benchmarks/peers/package-lock.json .venv-peers/.installed
 	mkdir -p $(@D)

@@ -8,12 +8,12 @@ keeps nothing, and the whole handler on SQLite in memory. Also single creates an
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
+from benchmarks.figures import parser, show
 from duetime.api.context import ApiContext
 from duetime.api.handler import build_handler
 from duetime.api.http.raw_json import read_object
@@ -115,17 +115,22 @@ def measure(*, batches: int, items: int, is_rich: bool) -> None:
         return work
 
     total = batches * items
-    size = len(bodies[0]) // items
-    print(f"timers of {size} bytes, {items} in a batch")
-    print(f"  read and validate       {per_second(read, total):10,.0f} timers/s")
-    print(f"  handler, forgetful      {per_second(create(ForgetfulStore(store)), total):10,.0f} timers/s")
-    print(f"  handler, SQLite memory  {total / _once(create(store)):10,.0f} timers/s")
+    forgetful = ForgetfulStore(store)
+    show(
+        f"batches of {items}, timers of {len(bodies[0]) // items} bytes",
+        read_and_validate_per_s=per_second(read, total),
+        handler_forgetful_per_s=per_second(create(forgetful), total),
+        handler_sqlite_memory_per_s=total / _once(create(store)),
+    )
 
-    handler = build_handler(ApiContext(store=ForgetfulStore(store), clock=CLOCK, new_id=new_id))
+    handler = build_handler(ApiContext(store=forgetful, clock=CLOCK, new_id=new_id))
     single = event("POST", path, timer_text(0, is_rich=is_rich))
     one = event("GET", f"{path}/timer-0")
-    print(f"  single create, forgetful{per_second(lambda: _repeat(handler, single), 5000):10,.0f} requests/s")
-    print(f"  single read, SQLite     {per_second(lambda: _repeat(handler, one), 5000):10,.0f} requests/s")
+    show(
+        "single requests",
+        create_forgetful_per_s=per_second(lambda: _repeat(handler, single), 5000),
+        read_sqlite_memory_per_s=per_second(lambda: _repeat(handler, one), 5000),
+    )
     store.close()
 
 
@@ -141,12 +146,12 @@ def _repeat(handler: Any, request: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batches", type=int, default=40)
-    parser.add_argument("--items", type=int, default=500)
-    options = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--batches", type=int, default=40)
+    options.add_argument("--items", type=int, default=500)
+    given = options.parse_args()
     for is_rich in (False, True):
-        measure(batches=options.batches, items=options.items, is_rich=is_rich)
+        measure(batches=given.batches, items=given.items, is_rich=is_rich)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
     python -m benchmarks.backlog [--overdue 100000 200000] [--rounds 1] [--callback-ms 0] [--beside FOLDER]
 
 ``--overdue`` timers of the namespace ``noisy`` are overdue, and 32 of ``quiet`` behind all of them, in 16 shards. A
-``duetime worker`` starts. What is printed are the seconds from its line ``shard.claimed`` until the last of the 32
-has arrived, beside what is promised (1 s, and 1 s for each 100,000), the CPU time of the worker meanwhile, which
-tells more on a busy machine, and what has arrived of ``noisy`` by then.
+``duetime worker`` starts. Shown are the seconds from its line ``shard.claimed`` until the last of the 32 has arrived
+(none: not within two minutes), beside what is promised (1 s, and 1 s for each 100,000), the CPU time of the worker
+meanwhile, which tells more on a busy machine, and what has arrived of ``noisy`` by then.
 
 On a file of SQLite, and on each server that ``DUETIME_TEST_<STORE>_URL`` names. ``--callback-ms``: how long the noisy
 endpoint takes (30000: it hangs). ``--beside``: another checkout, whose worker takes turns with this one's.
@@ -13,7 +13,6 @@ endpoint takes (30000: it hangs). ``--beside``: another checkout, whose worker t
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from benchmarks.figures import parser, show
 from benchmarks.receiver import Receiver
 from benchmarks.service import ROOT, cpu_seconds_of
 from duetime.domain.timers import TimerContent, content_digest, new_timer
@@ -113,12 +113,12 @@ def measure(store_url: str, noisy: int, callback_ms: float, source: Path) -> Wai
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--overdue", type=int, nargs="+", default=[100_000, 200_000])
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--callback-ms", type=float, default=0.0)
-    parser.add_argument("--beside", type=Path)
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--overdue", type=int, nargs="+", default=[100_000, 200_000])
+    options.add_argument("--rounds", type=int, default=1)
+    options.add_argument("--callback-ms", type=float, default=0.0)
+    options.add_argument("--beside", type=Path)
+    given = options.parse_args()
     sources = [ROOT] if given.beside is None else [ROOT, given.beside.resolve()]
     for noisy in given.overdue:
         for name in ["sqlite", *server_names()]:
@@ -127,12 +127,14 @@ def main() -> None:
                     with tempfile.TemporaryDirectory() as folder:
                         url = f"sqlite:///{folder}/backlog.db" if name == "sqlite" else empty_store(name)
                         waited = measure(url, noisy, given.callback_ms, source)
-                    seconds = "more than two minutes" if waited.seconds is None else f"{waited.seconds:.2f} s"
-                    print(
-                        f"{name}, {noisy} overdue: others waited {seconds}, promised {1 + noisy / 100_000:.1f} s;"
-                        f" CPU {waited.cpu_seconds:.2f} s, {waited.fired} of the neighbour's fired meanwhile;"
-                        f" {source}, load {os.getloadavg()[0]:.1f}",
-                        flush=True,
+                    show(
+                        f"{name}, {noisy} overdue",
+                        others_waited_s=waited.seconds,
+                        promised_s=1 + noisy / 100_000,
+                        cpu_s=waited.cpu_seconds,
+                        fired_of_neighbour=waited.fired,
+                        checkout=str(source),
+                        load=os.getloadavg()[0],
                     )
 
 

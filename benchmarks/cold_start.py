@@ -9,7 +9,6 @@ comparison one without. Compare the ratios of one run: the milliseconds are this
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import statistics
 import tempfile
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import parser, show
 from duetime.stores.backends.dynamodb.client import make_client
 from scripts.aws_local import build
 from tests.aws.application import KEY, read_event
@@ -74,9 +74,9 @@ def subjects(scratch: Path) -> dict[str, Subject]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure cold starts.")
-    parser.add_argument("--rounds", type=int, default=15)
-    rounds = parser.parse_args().rounds
+    options = parser(__doc__)
+    options.add_argument("--rounds", type=int, default=15)
+    rounds = options.parse_args().rounds
     with tempfile.TemporaryDirectory() as scratch, running_ministack() as endpoint_url:
         store = dynamodb_store(make_client(endpoint_url=endpoint_url), TABLE)
         store.initialise()
@@ -88,11 +88,9 @@ def main() -> None:
             for name, subject in functions.items():
                 measured[name].append(subject.start_seconds(environment))
     medians = {name: statistics.median(seconds) for name, seconds in measured.items()}
-    print(f"{'':24} {'median ms':>9} {'least ms':>9} {'x bare':>7}")
     for name, median in medians.items():
         ratio = median / medians["bare"]
-        verdict = "" if ratio <= TARGET_RATIO else f"  over the target of {TARGET_RATIO:g}"
-        print(f"{name:24} {median * 1000:9.0f} {min(measured[name]) * 1000:9.0f} {ratio:7.2f}{verdict}")
+        show(name, median_ms=median * 1000, least_ms=min(measured[name]) * 1000, ratio=ratio, target=TARGET_RATIO)
 
 
 if __name__ == "__main__":

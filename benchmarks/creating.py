@@ -9,7 +9,6 @@ rate cannot on a machine that does other work, too.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import tempfile
@@ -20,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
+from benchmarks.figures import parser, show
 from benchmarks.firing import store_pending
 from benchmarks.service import ROOT, Client, Service, running
 
@@ -82,16 +82,16 @@ def in_turns(other: Path, folder: Path, number: int, connections: int, *, is_sin
             for _ in range(_ROUNDS)
         ]
     own, others = map(statistics.median, zip(*rounds, strict=True))
-    print(f"create: {own:.0f} us of server CPU each, the other {others:.0f} us: ratio {own / others:.2f}")
+    show("create", cpu_us_each=own, other_cpu_us_each=others, ratio=own / others)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--timers", type=int, default=100_000)
-    parser.add_argument("--connections", type=int, default=2)
-    parser.add_argument("--single", action="store_true", help="one timer a request; 8 connections are a fair load")
-    parser.add_argument("--other", type=Path, metavar="CHECKOUT")
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--timers", type=int, default=100_000)
+    options.add_argument("--connections", type=int, default=2)
+    options.add_argument("--single", action="store_true", help="one timer a request; 8 connections are a fair load")
+    options.add_argument("--other", type=Path, metavar="CHECKOUT")
+    given = options.parse_args()
     if given.other is not None:
         with tempfile.TemporaryDirectory() as folder:
             in_turns(given.other, Path(folder), given.timers, given.connections, is_single=given.single)
@@ -104,10 +104,12 @@ def main() -> None:
         began = time.perf_counter()
         store_pending(f"sqlite:///{Path(folder) / 'store.db'}", given.timers)
         alone = given.timers / (time.perf_counter() - began)
-    print(
-        f"create: {http:.0f} timers/s over HTTP {'one by one' if given.single else f'in batches of {_BATCH}'},"
-        f" {cpu / given.timers * 1e6:.0f} us of server CPU each;"
-        f" the store alone {alone:.0f}/s, ratio {http / alone:.2f}"
+    show(
+        "create one by one" if given.single else f"create in batches of {_BATCH}",
+        per_s=http,
+        cpu_us_each=cpu / given.timers * 1e6,
+        store_alone_per_s=alone,
+        ratio=http / alone,
     )
 
 

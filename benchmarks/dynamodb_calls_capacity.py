@@ -8,13 +8,13 @@ The emulator charges transactions as the service does: two units per KB begun an
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from benchmarks.figures import parser, show
 from duetime.domain.call_steps import Transition
 from duetime.domain.executions import LoggedMessage
 from duetime.domain.service_calls import ServiceCall
@@ -126,27 +126,25 @@ def print_reads(client: Any, number: int) -> None:
     store.calls.apply(submitted, now=NOW)
     meter = CapacityMeter(client)
     store.calls.get([CallRef(each.after.tenant_id, each.after.call_id) for each in submitted], now=NOW)
-    print(f"reading {number} calls by id: {dict(meter.requests)}")
+    show(f"requests for reading {number} calls by id", **meter.requests)
     meter.reset()
     store.outbox.unpublished(limit=1)
-    print(f"looking for unpublished events: {dict(meter.requests)}")
+    show("requests for looking for unpublished events", **meter.requests)
     meter.stop()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=20)
-    number = parser.parse_args().calls
+    options = parser(__doc__)
+    options.add_argument("--calls", type=int, default=20)
+    number = options.parse_args().calls
     with running_ministack() as endpoint_url, counted_client(endpoint_url) as client:
-        print("write units per call (requests in brackets)\n")
         for kind, fields in KINDS.items():
             life = Life(client, number)
             steps = life.run(**fields)
             life.close()
             lived = sum(step.write_units for step in steps if step.name != "delete")
-            told = "  ".join(f"{step.name} {step.write_units:.1f} ({step.requests:.2f})" for step in steps)
-            print(f"{kind}: {told}  | without the delete {lived:.1f}")
-        print()
+            show(f"write units per call, {kind}", **{step.name: step.write_units for step in steps}, but_delete=lived)
+            show(f"requests per call, {kind}", **{step.name: step.requests for step in steps})
         print_reads(client, number)
 
 

@@ -8,7 +8,6 @@ unit where the service charges it like the single write (tests/support/capacity.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
 import time
@@ -18,6 +17,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+from benchmarks.figures import parser, show
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import Timer
@@ -66,7 +66,6 @@ def print_write_units(client: Any, now: datetime) -> None:
     for correlation_id in (None, "correlation-1"):
         store, namespace = new_store(client, shards=1, now=now, batch_statements=False)
         meter = CapacityMeter(client)
-        print(f"\nwrite units per timer, correlation id: {'yes' if correlation_id else 'no'}")
         for step, outcome in steps.items():
             prefix = step[:6]
             timers = make_timers(
@@ -77,7 +76,11 @@ def print_write_units(client: Any, now: datetime) -> None:
             created = meter.write_units / number
             meter.reset()
             store.timers.record(leased([outcome(timer) for timer in timers]), now=now)
-            print(f"  create {created:.1f} + {step} {meter.write_units / number:.1f}")
+            show(
+                f"write units per timer with{'' if correlation_id else 'out'} a correlation id, {step}",
+                create=created,
+                then=meter.write_units / number,
+            )
         meter.stop()
 
 
@@ -87,7 +90,6 @@ def print_repeated(client: Any, now: datetime) -> None:
         "reschedule": lambda timer, later: logged(rescheduled(timer, execute_at=later, at=now)),
         "retry": lambda timer, later: logged(retried(timer, next_attempt_at=later, at=now), status=503),
     }
-    print()
     for step, outcome in repeated.items():
         store, namespace = new_store(client, shards=1, now=now, batch_statements=False)
         store.timers.put(make_timers(namespace, 1, execute_at=now, **FIELDS), mode=PutMode.CREATE, now=now)
@@ -101,7 +103,7 @@ def print_repeated(client: Any, now: datetime) -> None:
             store.timers.record(leased([replace(outcome(timer, later), firing_id=str(uuid4()))]), now=now)
             units.append(round(meter.write_units))
         meter.stop()
-        print(f"write units of a {step}, the 1st to the {len(units)}th: {' '.join(map(str, units))}")
+        show(f"write units of a {step}", **{f"n{place}": unit for place, unit in enumerate(units, 1)})
 
 
 async def poll(store: CoreStore, clock: SystemClock, *, fired: int, seconds: float) -> float:
@@ -135,19 +137,23 @@ def print_requests(client: Any, clock: SystemClock, *, number: int, shards: int)
     timers = make_timers(namespace, number, execute_at=now, now=now, **FIELDS)
     for start in range(0, number, 500):
         store.timers.put(timers[start : start + 500], mode=PutMode.CREATE, now=now)
-    print(f"\n{number} timers on {shards} shards, real poller, receiver that answers at once")
-    print(f"  create: {meter.total_requests / number:.3f} requests per timer {dict(meter.requests)}")
+    what = f"{number} timers on {shards} shards"
+    show(f"{what}, create", requests_each=meter.total_requests / number, **meter.requests)
     meter.reset()
     cpu = time.process_time()
     seconds = asyncio.run(poll(store, clock, fired=number, seconds=60))
     cpu = time.process_time() - cpu
-    print(f"  fire:   {meter.total_requests / number:.3f} requests per timer {dict(meter.requests)}")
     size = item_size(item_of(TIMER, encode(timers[0])))
-    print(
-        f"          {meter.items_read / number:.2f} items of {size} bytes read per timer: "
-        f"{meter.items_read / number * size / 4096:.2f} read units (strongly consistent, 4 KB each)"
+    show(
+        f"{what}, fire",
+        requests_each=meter.total_requests / number,
+        **meter.requests,
+        items_read_each=meter.items_read / number,
+        item_bytes=size,
+        read_units_each=meter.items_read / number * size / 4096,
+        per_s=number / seconds,
+        poller_cpu_us_each=cpu / number * 1e6,
     )
-    print(f"          {number / seconds:.0f} timers/s, {cpu / number * 1e6:.0f} us of CPU per timer in the poller")
     meter.stop()
 
 
@@ -158,22 +164,28 @@ def print_idle(client: Any, clock: SystemClock, *, shards: int, seconds: float) 
     cpu = time.process_time()
     elapsed = asyncio.run(poll(store, clock, fired=1, seconds=seconds))
     cpu = time.process_time() - cpu
-    print(f"\nidle, {shards} shards, {elapsed:.0f} s: {meter.total_requests / elapsed:.1f} requests/s", end=", ")
-    print(f"{cpu / elapsed:.1%} of a core, {meter.items_read} items read {dict(meter.requests)}")
+    show(
+        f"idle, {shards} shards",
+        seconds=elapsed,
+        requests_per_s=meter.total_requests / elapsed,
+        cpu_percent_of_core=cpu / elapsed * 100,
+        items_read=meter.items_read,
+        **meter.requests,
+    )
     meter.stop()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--timers", type=int, default=2000)
-    parser.add_argument("--shards", type=int, default=4)
-    options = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--timers", type=int, default=2000)
+    options.add_argument("--shards", type=int, default=4)
+    given = options.parse_args()
     clock = SystemClock()
     with running_ministack() as endpoint_url, counted_client(endpoint_url) as client:
         print_write_units(client, clock.now())
         print_repeated(client, clock.now())
         print_idle(client, clock, shards=16, seconds=10)
-        print_requests(client, clock, number=options.timers, shards=options.shards)
+        print_requests(client, clock, number=given.timers, shards=given.shards)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ POST, which must not be sent twice, has one of its own for each call.
 
 from __future__ import annotations
 
-import argparse
 import sqlite3
 import tempfile
 import time
@@ -17,6 +16,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from benchmarks.figures import parser, show
 from benchmarks.receiver import Receiver
 from benchmarks.service import Service, running
 from duetime.domain.call_steps import submitted
@@ -97,23 +97,23 @@ def measure(what: str, service: Service, path: Path, number: int, store: Callabl
     elapsed = time.time() - due.timestamp()
     time.sleep(1.0)  # what is left to be published
     each = (service.cpu_seconds() - cpu) / number * 1e6
-    print(f"{what}: {done} of {number} in {elapsed:.2f} s = {done / elapsed:.0f}/s, {each:.0f} us of server CPU each")
+    show(what, number=number, ended=done, seconds=elapsed, per_s=done / elapsed, cpu_us_each=each)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--number", type=int, default=3000)
-    parser.add_argument("--rounds", type=int, default=2)
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--number", type=int, default=3000)
+    options.add_argument("--rounds", type=int, default=2)
+    given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder, Receiver() as receiver:
         path = Path(folder) / "bench.db"
         url, target, number = f"sqlite:///{path}", f"{receiver.url}hook", given.number
         with running(url) as service:
             for _ in range(given.rounds):
-                measure("timers    ", service, path, number, lambda due: store_timers(url, target, number, due))
+                measure("timers", service, path, number, lambda due: store_timers(url, target, number, due))
                 for method in (Method.PUT, Method.POST):
                     measure(
-                        f"calls {method:4}",
+                        f"calls, {method}",
                         service,
                         path,
                         number,

@@ -11,11 +11,11 @@ Both endpoints are other hosts to Duetime, since their ports differ.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from typing import Any
 
+from benchmarks.figures import parser, show
 from benchmarks.receiver import Receiver
 from benchmarks.service import Client, rfc3339, running
 
@@ -38,9 +38,11 @@ def measure(hanging: int, backlog: int, seconds: float) -> None:
             ):
                 client = service.client()
                 late, arrived = _run(client, quiet, other, noisy=noisy, due_in=due_in, seconds=seconds)
-                print(
-                    f"{name}: {arrived} of {int(QUIET_PER_SECOND * seconds)} timers of the quiet namespace arrived, "
-                    f"lag p50 {late['p50']} ms, p99 {late['p99']} ms, max {late['max']} ms"
+                show(
+                    f"quiet namespace, {name}",
+                    timers=int(QUIET_PER_SECOND * seconds),
+                    arrived=arrived,
+                    **{f"lag_{part}_ms": late[part] for part in ("p50", "p99", "max")},
                 )
 
 
@@ -67,11 +69,11 @@ def _timer(timer_id: str, url: str, at: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hanging", type=int, default=5000)
-    parser.add_argument("--backlog", type=int, default=100_000)
-    parser.add_argument("--seconds", type=float, default=12.0)
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--hanging", type=int, default=5000)
+    options.add_argument("--backlog", type=int, default=100_000)
+    options.add_argument("--seconds", type=float, default=12.0)
+    given = options.parse_args()
     measure(given.hanging, given.backlog, given.seconds)
 
 

@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import threading
 import time
@@ -22,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import note, parser, show
 from benchmarks.receiver import Receiver
 from benchmarks.service import Service, rfc3339, running
 from duetime.delivery.curl import CurlSender
@@ -40,19 +40,19 @@ _CREATES_PER_SECOND = 4000.0
 """What SQLite at least does. Nothing is due before all of it is stored."""
 
 
-def store_pending(store_url: str, number: int) -> None:
-    """Timers of the far future, put straight into the store."""
+def store_pending(store_url: str, number: int, *, first: int = 0, payload_json: str = '{"pending": true}') -> None:
+    """Put timers of the far future straight into the store until it has ``number``; ``first`` it has already."""
     store = open_store(store_url)
     store.initialise()
     now = datetime.now(UTC).replace(microsecond=0)
     namespace, _ = store.catalogue.create_namespace("default", num_shards=16, dedicated=False, now=now)
-    for start in range(0, number, _BATCH):
+    for start in range(first, number, _BATCH):
         batch = []
         for index in range(start, min(start + _BATCH, number)):
             content = TimerContent(
                 execute_at=now + timedelta(days=30, seconds=index % 86_400),
                 callback_url="http://127.0.0.1:9/none",
-                payload_json='{"pending": true}',
+                payload_json=payload_json,
             )
             digest = content_digest(content)
             batch.append(
@@ -129,7 +129,7 @@ def drain(
     due = time.time() + max(3.0, number / creates_per_second)
     service.client().create([timer(receiver, index, due) for index in range(number)])
     if time.time() > due:
-        print("  note: creating took longer than planned; the first were due before the last was stored")
+        note("creating took longer than planned: the first were due before the last was stored")
     time.sleep(max(0.0, due - time.time()))
     cpu = service.cpu_seconds()
     stats = wait_for(receiver, number, 120)
@@ -180,49 +180,58 @@ def precision(
     )
 
 
-def print_drain(drained: Drained, bare: float) -> None:
-    print(
-        f"drain: {drained.arrived} of {drained.wanted} timers in {drained.seconds:.2f} s = {drained.rate:.0f}/s,"
-        f" {drained.cpu_seconds / drained.wanted * 1e6:.0f} us of server CPU each, duplicates {drained.duplicates};"
-        f" HTTP client alone {bare:.0f}/s, ratio {drained.rate / bare:.2f}"
+def show_drain(drained: Drained, bare: float) -> None:
+    show(
+        "drain",
+        timers=drained.wanted,
+        arrived=drained.arrived,
+        duplicates=drained.duplicates,
+        seconds=drained.seconds,
+        per_s=drained.rate,
+        cpu_us_each=drained.cpu_seconds / drained.wanted * 1e6,
+        http_client_alone_per_s=bare,
+        ratio=drained.rate / bare,
     )
 
 
-def print_precision(measured: Precision, rate: int) -> None:
-    late = measured.late
-    print(
-        f"precision: {measured.arrived} of {measured.wanted} at {rate}/s: lag p50 {late['p50']} ms,"
-        f" p99 {late['p99']} ms, max {late['max']} ms, min {late['min']} ms;"
-        f" {measured.cpu_share * 100:.1f} % of one core"
+def show_precision(measured: Precision, rate: int) -> None:
+    show(
+        "precision",
+        rate_per_s=rate,
+        timers=measured.wanted,
+        arrived=measured.arrived,
+        **{f"lag_{name}_ms": late for name, late in measured.late.items()},
+        cpu_percent_of_core=measured.cpu_share * 100,
     )
 
 
-def idle(service: Service, seconds: int) -> None:
+def idle_share(service: Service, seconds: float) -> float:
+    """CPU of a server that has just started, as a share of one core."""
     time.sleep(3)
     cpu = service.cpu_seconds()
     time.sleep(seconds)
-    print(f"idle: {(service.cpu_seconds() - cpu) / seconds * 100:.2f} % of one core over {seconds} s")
+    return (service.cpu_seconds() - cpu) / seconds
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--timers", type=int, default=20_000)
-    parser.add_argument("--rate", type=int, default=200)
-    parser.add_argument("--seconds", type=int, default=20)
-    parser.add_argument("--pending", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=1)
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--timers", type=int, default=20_000)
+    options.add_argument("--rate", type=int, default=200)
+    options.add_argument("--seconds", type=int, default=20)
+    options.add_argument("--pending", type=int, default=0)
+    options.add_argument("--workers", type=int, default=1)
+    given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder, Receiver() as receiver:
         store_url = f"sqlite:///{Path(folder) / 'bench.db'}"
         if given.pending:
             began = time.perf_counter()
             store_pending(store_url, given.pending)
-            print(f"pending: {given.pending} timers stored in {time.perf_counter() - began:.1f} s")
+            show("pending", timers=given.pending, seconds=time.perf_counter() - began)
         with running(store_url, "--workers", str(given.workers)) as service:
-            idle(service, given.seconds)
-            print_precision(precision(service, receiver, given.rate, given.seconds), given.rate)
+            show("idle", cpu_percent_of_core=idle_share(service, given.seconds) * 100)
+            show_precision(precision(service, receiver, given.rate, given.seconds), given.rate)
             drained = drain(service, receiver, given.timers)
-            print_drain(drained, bare_rate(receiver, given.timers))
+            show_drain(drained, bare_rate(receiver, given.timers))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Which HTTP client costs the least CPU per callback? Decision: docs/decisions/0006-libcurl-sends-the-callbacks.md.
 
     python -m benchmarks.http_clients [--posts N] [--concurrency N ...] [--rounds N]
-        [--host 127.0.0.1|localhost] [--only-ours] [--json FILE]
+        [--host 127.0.0.1|localhost] [--only-ours]
 
 Each client runs in a process of its own and sends the same POSTs over kept-alive HTTP/1.1 to a receiver in another
 process. Counted is the CPU time of the whole client process from the first POST to the last answer: everything
@@ -23,12 +23,12 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-SHARED = Path(__file__).resolve().parent.parent / "shared"
-sys.path.insert(0, str(SHARED))
+from benchmarks.figures import note, parser, show
+from benchmarks.receiver import Receiver
+from benchmarks.service import ROOT
 
 TIMEOUT_SECONDS = 30.0
 HEADERS = {
@@ -296,8 +296,8 @@ def measure_here(client: str, url: str, posts: int, concurrency: int) -> dict[st
     cpu, started = time.process_time(), time.perf_counter()
     RUNS[client](url, posts, concurrency)
     return {
-        "cpuMicrosecondsPerPost": (time.process_time() - cpu) / posts * 1e6,
-        "postsPerSecond": posts / (time.perf_counter() - started),
+        "cpu_us_each": (time.process_time() - cpu) / posts * 1e6,
+        "posts_per_s": posts / (time.perf_counter() - started),
     }
 
 
@@ -314,19 +314,17 @@ def measure(client: str, url: str, posts: int, concurrency: int) -> dict[str, fl
     if not run.stdout:
         return run.stderr.strip().splitlines()[-1]
     result: dict[str, float] = json.loads(run.stdout)
-    return result | {"importMs": float(imported.stdout) * 1000, "crashes": float(run.returncode != 0)}
+    return result | {"import_ms": float(imported.stdout) * 1000, "crashed_at_exit": float(run.returncode != 0)}
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(SHARED)}
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'shared'}"}
     return subprocess.run(
         [sys.executable, *arguments], capture_output=True, text=True, timeout=600, check=False, env=environment
     )
 
 
-def compare(posts: int, concurrency: int, rounds: int, host: str, clients: list[str]) -> dict[str, dict[str, float]]:
-    from receiver import Receiver
-
+def compare(posts: int, concurrency: int, rounds: int, host: str, clients: list[str]) -> None:
     best: dict[str, dict[str, float]] = {}
     skipped: dict[str, str] = {}
     with Receiver() as receiver:
@@ -343,43 +341,31 @@ def compare(posts: int, concurrency: int, rounds: int, host: str, clients: list[
                     best[client] = result
                 else:
                     known = best[client]
-                    pick = {"importMs": min, "cpuMicrosecondsPerPost": min, "postsPerSecond": max, "crashes": max}
+                    pick = {"import_ms": min, "cpu_us_each": min, "posts_per_s": max, "crashed_at_exit": max}
                     best[client] = {name: choose(known[name], result[name]) for name, choose in pick.items()}
-    print(f"\n{posts} POSTs, {concurrency} at a time, best of {rounds}")
-    print(f"{'client':<16}{'CPU us/POST':>12}{'ratio':>8}{'POST/s':>10}{'import ms':>11}")
-    for client, result in sorted(best.items(), key=lambda item: item[1]["cpuMicrosecondsPerPost"]):
-        cpu = result["cpuMicrosecondsPerPost"]
-        ratio = cpu / best["CurlSender"]["cpuMicrosecondsPerPost"]
-        print(
-            f"{client:<16}{cpu:>12.1f}{ratio:>8.2f}{result['postsPerSecond']:>10.0f}{result['importMs']:>11.1f}",
-            end="",
-        )
-        print("  crashed at exit" if result["crashes"] else "")
+    for client, result in sorted(best.items(), key=lambda item: item[1]["cpu_us_each"]):
+        ratio = result["cpu_us_each"] / best["CurlSender"]["cpu_us_each"]
+        show(f"{client}, {concurrency} at a time", ratio=ratio, **result)
     for client, reason in skipped.items():
-        print(f"{client:<16}skipped: {reason}")
-    return best
+        note(f"{client}: skipped: {reason}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="CPU per POST of HTTP clients, side by side.")
-    parser.add_argument("--posts", type=int, default=20_000)
-    parser.add_argument("--concurrency", type=int, nargs="+", default=[100, 500])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--host", choices=["127.0.0.1", "localhost"], default="127.0.0.1", help="call it by this")
-    parser.add_argument("--only-ours", action="store_true", help="measure CurlSender alone")
-    parser.add_argument("--json", type=Path, help="write the numbers there too")
-    parser.add_argument("--client", choices=RUNS, help=argparse.SUPPRESS)
-    parser.add_argument("--url", help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--posts", type=int, default=20_000)
+    options.add_argument("--concurrency", type=int, nargs="+", default=[100, 500])
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--host", choices=["127.0.0.1", "localhost"], default="127.0.0.1", help="call it by this")
+    options.add_argument("--only-ours", action="store_true", help="measure CurlSender alone")
+    options.add_argument("--client", choices=RUNS, help=argparse.SUPPRESS)
+    options.add_argument("--url", help=argparse.SUPPRESS)
+    given = options.parse_args()
     if given.client:
         print(json.dumps(measure_here(given.client, given.url, given.posts, given.concurrency[0])))
         return
     clients = ["CurlSender"] if given.only_ours else list(RUNS)
-    numbers = {
-        number: compare(given.posts, number, given.rounds, given.host, clients) for number in given.concurrency
-    }
-    if given.json:
-        given.json.write_text(json.dumps(numbers, indent=2))
+    for number in given.concurrency:
+        compare(given.posts, number, given.rounds, given.host, clients)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ time says what the wall clock cannot on a machine that does other work, too. Lag
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
+from benchmarks.figures import parser, show
 from benchmarks.firing import drain, precision
 from benchmarks.receiver import Receiver
 from benchmarks.service import ROOT, running
@@ -28,14 +28,14 @@ _CREATES_PER_SECOND = 500.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("other", type=Path)
-    parser.add_argument("--rate", type=int, default=200)
-    parser.add_argument("--seconds", type=int, default=15)
-    parser.add_argument("--timers", type=int, default=20_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--stores", nargs=2, metavar="URL")
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("other", type=Path)
+    options.add_argument("--rate", type=int, default=200)
+    options.add_argument("--seconds", type=int, default=15)
+    options.add_argument("--timers", type=int, default=20_000)
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--stores", nargs=2, metavar="URL")
+    given = options.parse_args()
     measured: dict[str, dict[str, list[float]]] = {name: {"lone": [], "drain": []} for name in ("this", "other")}
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -55,16 +55,26 @@ def main() -> None:
                 drained = drain(service, receiver, given.timers, creates_per_second=_CREATES_PER_SECOND)
                 measured[name]["lone"].append(lone.cpu_seconds / lone.wanted * 1e6)
                 measured[name]["drain"].append(drained.cpu_seconds / drained.wanted * 1e6)
-                print(
-                    f"{name}: lone {measured[name]['lone'][-1]:.0f} us each, {switches / lone.wanted:.1f} switches,"
-                    f" lag p50 {lone.late['p50']} ms, p99 {lone.late['p99']} ms ({lone.arrived} of {lone.wanted});"
-                    f" drain {measured[name]['drain'][-1]:.0f} us each, {drained.rate:.0f}/s"
-                    f" ({drained.arrived} of {drained.wanted}, duplicates {drained.duplicates})",
-                    flush=True,
+                show(
+                    f"{name}, lone",
+                    cpu_us_each=measured[name]["lone"][-1],
+                    switches_each=switches / lone.wanted,
+                    lag_p50_ms=lone.late["p50"],
+                    lag_p99_ms=lone.late["p99"],
+                    timers=lone.wanted,
+                    arrived=lone.arrived,
+                )
+                show(
+                    f"{name}, drain",
+                    cpu_us_each=measured[name]["drain"][-1],
+                    per_s=drained.rate,
+                    timers=drained.wanted,
+                    arrived=drained.arrived,
+                    duplicates=drained.duplicates,
                 )
     for kind in ("lone", "drain"):
         own, others = (statistics.median(measured[name][kind]) for name in ("this", "other"))
-        print(f"{kind}: {own:.0f} us of CPU per timer, the other {others:.0f} us: ratio {own / others:.2f}")
+        show(kind, cpu_us_each=own, other_cpu_us_each=others, ratio=own / others)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import parser, show
 from benchmarks.firing import drain
 from benchmarks.receiver import Receiver
 from benchmarks.service import Client, Service, running
@@ -127,14 +128,14 @@ def an_instant(service: Service, receiver: Receiver, number: int, at: float) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--number", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--pending", type=int, default=0)
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--number", type=int, default=10_000)
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--pending", type=int, default=0)
+    given = options.parse_args()
     for spec in _TIMINGS:
         words = " ".join((*spec.cron, *spec.rrule, spec.time_zone)) if not spec.every_ms else "every minute"
-        print(f"next time: {next_times(spec):.0f} us, {words}", flush=True)
+        show(f"next time, {words}", cpu_us_each=next_times(spec))
     with tempfile.TemporaryDirectory() as folder, Receiver() as receiver:
         store_url = f"sqlite:///{Path(folder) / 'bench.db'}"
         store_pending(store_url, given.pending)
@@ -153,21 +154,25 @@ def compare(store_url: str, receiver: Receiver, given: argparse.Namespace) -> No
             at += minutes * _MINUTE
             used["schedules"].append(cpu / given.number * 1e6)
             late = stats["latenessMs"]
-            print(
-                f"schedules: {stats['unique']} of {given.number}, duplicates"
-                f" {stats['requests'] - stats['unique']}, lag p50 {late['p50']:.0f} ms, p99 {late['p99']:.0f} ms,"
-                f" max {late['max']:.0f} ms; {used['schedules'][-1]:.0f} us of CPU each",
-                flush=True,
+            show(
+                "schedules",
+                number=given.number,
+                arrived=stats["unique"],
+                duplicates=stats["requests"] - stats["unique"],
+                **{f"lag_{part}_ms": late[part] for part in ("p50", "p99", "max")},
+                cpu_us_each=used["schedules"][-1],
             )
             drained = drain(service, receiver, given.number)
             used["timers"].append(drained.cpu_seconds / given.number * 1e6)
-            print(
-                f"timers: {drained.arrived} of {given.number}, all within {drained.seconds * 1000:.0f} ms;"
-                f" {used['timers'][-1]:.0f} us of CPU each",
-                flush=True,
+            show(
+                "timers",
+                number=given.number,
+                arrived=drained.arrived,
+                seconds=drained.seconds,
+                cpu_us_each=used["timers"][-1],
             )
     schedules, timers = (statistics.median(each) for each in used.values())
-    print(f"CPU of an occurrence {schedules:.0f} us, of a timer {timers:.0f} us: ratio {schedules / timers:.2f}")
+    show("medians", occurrence_cpu_us=schedules, timer_cpu_us=timers, ratio=schedules / timers)
 
 
 if __name__ == "__main__":

@@ -60,10 +60,18 @@ class Service:
     def client(self) -> Client:
         return Client(self.port)
 
-    def cpu_seconds(self) -> float:
-        """CPU time of the server process and of its workers."""
+    def _process_ids(self) -> list[int]:
+        """Of the server process and of its workers."""
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-        return sum(map(cpu_seconds_of, [self._process.pid, *children]))
+        return [self._process.pid, *map(int, children)]
+
+    def cpu_seconds(self) -> float:
+        return sum(map(cpu_seconds_of, self._process_ids()))
+
+    def memory_mib(self) -> float:
+        """Resident memory."""
+        pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self._process_ids())
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
     def context_switches(self) -> int:
         """Of all threads of the server process."""

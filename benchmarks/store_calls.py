@@ -9,7 +9,6 @@ of the same one. Rates and times are of CPU, so that a shared machine's other wo
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
+from benchmarks.figures import parser, show
 from benchmarks.store_sql import batches, create, fired, make_timers, record
 from duetime.domain import call_steps
 from duetime.domain.call_steps import CallRules, ExecutionResult, Transition
@@ -49,11 +49,11 @@ _random_bits = count()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=10_000)
-    parser.add_argument("--stored", type=int, default=0)
-    parser.add_argument("--directory", type=Path, help="where the database is made; default: a temporary one")
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--calls", type=int, default=10_000)
+    options.add_argument("--stored", type=int, default=0)
+    options.add_argument("--directory", type=Path, help="where the database is made; default: a temporary one")
+    arguments = options.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
         store = open_store(f"sqlite:///{directory}/calls.db")
         store.initialise()
@@ -77,7 +77,7 @@ def timers(store: Store, number: int) -> dict[str, float]:
     created = number / timed(lambda: create(store, made))
     outcomes = [fired(timer) for timer in made]
     recorded = number / timed(lambda: record(store, outcomes, leases))
-    print(f"timers: created {created:,.0f}/s, recorded {recorded:,.0f}/s")
+    show("timers", created_per_s=created, recorded_per_s=recorded)
     return {"created": created, "recorded": recorded}
 
 
@@ -86,10 +86,10 @@ def compare(store: Store, number: int, timers_per_second: dict[str, float]) -> N
     for name, beside in (("submitted", "created"), ("begun", "recorded"), ("concluded", "recorded")):
         transitions = next(steps)
         rate = number / timed(lambda transitions=transitions: apply(store.calls, transitions))  # type: ignore[misc]
-        print(f"calls: {name} {rate:,.0f}/s, {rate / timers_per_second[beside]:.2f} of timers {beside}")
+        show(f"calls {name}, beside timers {beside}", per_s=rate, ratio=rate / timers_per_second[beside])
     drained: list[OutboxEvent] = []
     seconds = timed(lambda: drain(store.outbox, drained))
-    print(f"events: {len(drained) / seconds:,.0f}/s read and marked")
+    show("events read and marked", per_s=len(drained) / seconds)
 
 
 def drain(outbox: Outbox, drained: list[OutboxEvent]) -> None:
@@ -121,7 +121,7 @@ def reads(store: Store) -> None:
     for name, action in actions.items():
         action()
         seconds = timed(lambda action=action: [action() for _ in range(ROUNDS)])  # type: ignore[misc]
-        print(f"{name}: {seconds * 1e6 / ROUNDS:,.0f} us")
+        show(name, us_each=seconds * 1e6 / ROUNDS)
 
 
 def life(calls: CallStore, tenant_id: str, number: int, *, at: datetime) -> None:

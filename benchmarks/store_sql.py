@@ -9,7 +9,6 @@ To compare two checkouts run this in both, in turns, and compare the ratios.
 
 from __future__ import annotations
 
-import argparse
 import sqlite3
 import tempfile
 import time
@@ -19,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from benchmarks.figures import parser, show
 from duetime.domain.ids import timer_uuid_bytes
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
@@ -42,11 +42,11 @@ NUM_SHARDS = 16
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--timers", type=int, default=20_000)
-    parser.add_argument("--pending", type=int, default=0)
-    parser.add_argument("--directory", type=Path, help="where the databases are made; default: a temporary one")
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--timers", type=int, default=20_000)
+    options.add_argument("--pending", type=int, default=0)
+    options.add_argument("--directory", type=Path, help="where the databases are made; default: a temporary one")
+    arguments = options.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
         paths = [f"{directory}/{name}.db" for name in ("store", "raw")]
         for path in paths:
@@ -56,7 +56,6 @@ def main() -> None:
             store.close()
         store = open_store(f"sqlite:///{paths[0]}")
         with raw_connection(paths[1]) as raw:
-            print(f"{'':26}{'store':>12}{'raw':>12}{'ratio':>8}")
             compare_rows(store, raw, arguments.timers)
             compare_calls(store, raw)
         store.close()
@@ -292,7 +291,7 @@ def timed(action: Callable[[], object]) -> float:
 def report_rows(label: str, number: int, store: Callable[[], object], raw: Callable[[], object]) -> None:
     store_seconds, raw_seconds = timed(store), timed(raw)
     ratio = store_seconds / raw_seconds
-    print(f"{label:26}{number / store_seconds:>10,.0f}/s{number / raw_seconds:>10,.0f}/s{ratio:>8.2f}")
+    show(label, store_per_s=number / store_seconds, raw_per_s=number / raw_seconds, ratio=ratio)
 
 
 def report_calls(label: str, store: Callable[[], object], raw: Callable[[], object], *, calls: int = 5_000) -> None:
@@ -303,8 +302,8 @@ def report_calls(label: str, store: Callable[[], object], raw: Callable[[], obje
         for _ in range(calls):
             action()
         microseconds.append((time.perf_counter() - start) * 1e6 / calls)
-    ratio = microseconds[0] / microseconds[1]
-    print(f"{label:26}{microseconds[0]:>9.1f} us{microseconds[1]:>9.1f} us{ratio:>8.2f}")
+    store_us, raw_us = microseconds
+    show(label, store_us=store_us, raw_us=raw_us, ratio=store_us / raw_us)
 
 
 if __name__ == "__main__":

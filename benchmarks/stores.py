@@ -15,7 +15,6 @@ How the statements are run (by index, without a sort, in one partition) is asser
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 import time
@@ -30,6 +29,7 @@ from unittest.mock import patch
 import sqlalchemy as sa
 
 from benchmarks.creating import over_http
+from benchmarks.figures import note, parser, show
 from benchmarks.firing import drain, precision
 from benchmarks.receiver import Receiver
 from benchmarks.service import running
@@ -140,38 +140,36 @@ def measure(urls: Mapping[str, str], rounds: int, load: Load) -> dict[str, Figur
             for name, url in urls.items():
                 figures = measure_store(url, number, load) | measure_service(url, load, receiver)
                 measured[name].append(figures)
-                print(f"round {number + 1}, {name}: drain {figures['service: drain, timers/s']:.0f}/s", flush=True)
+                note(f"round {number + 1}, {name}: drain {figures['service: drain, timers/s']:.0f}/s")
     return {
         name: {figure: statistics.median(each[figure] for each in runs) for figure in runs[0]}
         for name, runs in measured.items()
     }
 
 
-def show(medians: Mapping[str, Figures]) -> None:
-    """Each figure, and its ratio to the first store's."""
-    first, *others = medians
-    print(f"{'':46}{first:>12}" + "".join(f"{name:>14}{'ratio':>8}" for name in others))
-    for figure, base in medians[first].items():
-        columns = f"{figure:46}{base:12,.1f}"
-        for name in others:
-            value = medians[name][figure]
-            columns += f"{value:14,.1f}{value / base:8.2f}" if base else f"{value:14,.1f}{'':8}"
-        print(columns)
+def compare(medians: Mapping[str, Figures]) -> None:
+    """Each figure of each store, and its ratio to the first store's."""
+    first = next(iter(medians.values()))
+    for figure, base in first.items():
+        ratios = {
+            f"{name}_ratio": each[figure] / base for name, each in medians.items() if base and each is not first
+        }
+        show(figure, **{name: each[figure] for name, each in medians.items()}, **ratios)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--timers", type=int, default=5_000)
-    parser.add_argument("--rate", type=int, default=200)
-    parser.add_argument("--seconds", type=int, default=8)
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--timers", type=int, default=5_000)
+    options.add_argument("--rate", type=int, default=200)
+    options.add_argument("--seconds", type=int, default=8)
+    given = options.parse_args()
     names = sorted(server_names(), reverse=True)
     if not names:
-        print("no server is named by DUETIME_TEST_<STORE>_URL: SQLite alone (scripts/test_databases.sh finds them)")
+        note("no server is named by DUETIME_TEST_<STORE>_URL: SQLite alone (scripts/test_databases.sh finds them)")
     with tempfile.TemporaryDirectory() as folder:
         urls = {"sqlite": f"sqlite:///{Path(folder) / 'bench.db'}"} | {name: empty_store(name) for name in names}
-        show(measure(urls, given.rounds, Load(given.timers, given.rate, given.seconds)))
+        compare(measure(urls, given.rounds, Load(given.timers, given.rate, given.seconds)))
 
 
 if __name__ == "__main__":

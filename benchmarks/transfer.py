@@ -9,7 +9,6 @@ From SQLite to a file, from there into each target, and back into a file. Target
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from benchmarks.figures import parser, show
 from duetime.domain.call_steps import CallRules, ExecutionResult, Transition, begun, concluded, submitted
 from duetime.domain.executions import LoggedMessage
 from duetime.domain.namespaces import Namespace
@@ -36,15 +36,14 @@ PAYLOAD = '{"order": 4711, "text": "' + "x" * 100 + '"}'
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--timers", type=int, default=100_000)
-    parser.add_argument("--calls", type=int, default=2_000)
-    parser.add_argument("--directory", type=Path, help="where files are made; default: a temporary one")
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--timers", type=int, default=100_000)
+    options.add_argument("--calls", type=int, default=2_000)
+    options.add_argument("--directory", type=Path, help="where files are made; default: a temporary one")
+    arguments = options.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.directory) as name:
         directory = Path(name)
         source = initialised(f"sqlite:///{directory}/source.db")
-        print(f"{'':34}{'seconds':>9}{'CPU':>9}{'records/s':>11}{'memory':>10}")
         measure("export of an empty store", 0, "export", "--store", source, "--output", f"{directory}/empty.jsonl")
         fill(source, arguments.timers, arguments.calls)
         file = directory / "source.jsonl"
@@ -53,14 +52,14 @@ def main() -> None:
         targets |= {server: empty_store(server) for server in server_names()}
         for target, url in targets.items():
             move(target, url, file, directory)
-        print(f"{arguments.timers} timers, {arguments.calls} calls, {file.stat().st_size / 1e6:.0f} MB in the file")
+        show("file", timers=arguments.timers, calls=arguments.calls, megabytes=file.stat().st_size / 1e6)
 
 
 def move(target: str, url: str, file: Path, directory: Path) -> None:
     """Into the target, once more, and from there into another file, whose records must be the same."""
     words = ("import", "--store", url, "--input", str(file))
     measure(f"import into {target}", file, *words)
-    measure("  the same once more", file, *words)
+    measure(f"import into {target} once more", file, *words)
     back = directory / f"{target}.jsonl"
     measure(f"export from {target}", file, "export", "--store", url, "--output", str(back))
     if trailer(back) != trailer(file):
@@ -98,8 +97,8 @@ def measure(what: str, file: Path | int | None, *command: str) -> None:
     path = Path(command[-1]) if file is None else file
     lines = path if isinstance(path, int) else sum(1 for _ in path.open("rb"))
     cpu = usage.ru_utime + usage.ru_stime
-    rate = f"{lines / seconds:,.0f}" if lines else ""
-    print(f"{what:34}{seconds:>9.1f}{cpu:>9.1f}{rate:>11}{usage.ru_maxrss / 1024:>7.0f} MiB", flush=True)
+    rate = lines / seconds if lines else None
+    show(what, seconds=seconds, cpu_s=cpu, records_per_s=rate, memory_mib=usage.ru_maxrss / 1024)
 
 
 def fill(url: str, num_timers: int, num_calls: int) -> None:
