@@ -6,9 +6,9 @@
 - lone: ``--rate`` timers a second, evenly spread: each one wakes the service alone.
 - drain: ``--timers`` at one instant.
 
-Both servers run at once, on a store of their own each (SQLite, or ``--stores``: two empty databases, whose own CPU is
-not counted), and take turns: while one is measured, the other is idle. CPU
-time says what the wall clock cannot on a machine that does other work, too. Lag is printed to be compared.
+Both servers run at once, one process each, on a store of their own (SQLite, or ``--stores``: two empty databases,
+whose own CPU is not counted), and take turns: while one is measured, the other is idle. CPU time says what the wall
+clock cannot on a machine that does other work, too. Lag is printed to be compared.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
     ):
         stores = given.stores or [f"sqlite:///{Path(folder) / name}.db" for name in measured]
         this, other = (
-            servers.enter_context(running(store, root=root))
+            servers.enter_context(running(store, "--workers", "1", root=root))
             for store, root in zip(stores, (ROOT, given.other.resolve()), strict=True)
         )
         for _ in range(given.rounds):
