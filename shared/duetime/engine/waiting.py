@@ -35,12 +35,48 @@ class WakeupEvent:
     def __init__(self) -> None:
         self._is_set = False
         self._waiter: asyncio.Future[None] | None = None
+        self._repeat: Callable[[], None] | None = None
 
     def set(self) -> None:
         """Call from the event loop's thread."""
-        self._is_set = True
+        was_set, self._is_set = self._is_set, True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+        elif self._repeat is not None and not was_set:
+            asyncio.get_running_loop().call_soon(self._repeat)
+
+    async def repeat(self, step: Callable[[], float]) -> None:
+        """Call ``step`` now, whenever this is set, and after the seconds that it returned, until cancelled or it
+        raises.
+
+        The timer calls it: no task has to be woken for that, which would take another turn of the loop.
+        """
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+        handle: asyncio.TimerHandle | None = None
+
+        def run() -> None:
+            nonlocal handle
+            if handle is not None:
+                handle.cancel()
+            self._is_set = False
+            if ended.done():
+                return
+            try:
+                seconds = step()
+            except Exception as error:
+                ended.set_exception(error)
+            else:
+                handle = loop.call_later(seconds, run)
+
+        self._repeat = run
+        try:
+            run()
+            await ended
+        finally:
+            self._repeat = None
+            if handle is not None:
+                handle.cancel()
 
     async def wait(self, timeout_seconds: float) -> None:
         """Return when set, or after ``timeout_seconds``."""

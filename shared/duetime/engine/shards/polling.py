@@ -89,8 +89,7 @@ class Polling:
 
     async def run(self) -> None:
         """Read until cancelled."""
-        while True:
-            await self._wake.wait(self._start_polls())
+        await self._wake.repeat(self._start_polls)
 
     async def prune(self) -> None:
         """Delete expired timers where the database does not do it itself, some at a time, until cancelled."""
