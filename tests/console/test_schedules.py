@@ -145,7 +145,7 @@ def test_only_what_was_changed_is_sent(console: Console) -> None:
     page = console.page
     console.open("schedules", console.namespace, "schedule", "s")
     page.get_by_role("link", name="Change").click()
-    page.locator(".preview", has_text="Every 1 hour").wait_for()
+    page.locator(".preview", has_text="Every hour").wait_for()
     assert page.get_by_label("Every").input_value() == "1h"
     page.get_by_text("What is sent").click()
     # Somebody else changes something else meanwhile.

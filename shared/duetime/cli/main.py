@@ -35,6 +35,8 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(2, f"{error.format_message()} (see {command} --help)")
     except (click.Abort, KeyboardInterrupt):
         return 130
+    except UnicodeDecodeError as error:
+        return _fail(2, f"what was read is no text in UTF-8: {error.reason} at byte {error.start}")
     except InvalidSettings as error:
         return _fail(2, error.message)
     except DuetimeError as error:

@@ -32,7 +32,7 @@ export function namespaceTable(page, items, changed) {
   return table(
     "Namespaces",
     [
-      { label: "Namespace", class: "main-cell", cell: (one) => link(place("timers", one.name), one.name) },
+      { label: "Namespace", class: "main-cell", cell: pages },
       withTenants && { label: "Tenant", cell: (one) => code(one.tenantId) },
       { label: "State", class: "fit", cell: state },
       { label: "Shards", class: "fit", cell: shards },
@@ -44,11 +44,15 @@ export function namespaceTable(page, items, changed) {
         label: "More",
         hidden: true,
         class: "fit end",
-        cell: (one) => h("div", { class: "actions of-row" }, namespaceButtons(page, one, changed), link(place("schedules", one.name), "Schedules"), link(place("dead-letters", one.name), "Dead letters")),
+        cell: (one) => h("div", { class: "actions of-row" }, namespaceButtons(page, one, changed)),
       },
     ].filter(Boolean),
     items,
   );
+}
+
+function pages({ name }) {
+  return [link(place("timers", name), name), h("div", { class: "sub" }, link(place("schedules", name), "Schedules"), " · ", link(place("dead-letters", name), "Dead letters"))];
 }
 
 function state(one) {

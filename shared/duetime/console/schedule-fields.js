@@ -90,5 +90,6 @@ function readInstant(form, name) {
 }
 
 export function scheduleFacts(data) {
-  return listedFacts([...TIMING, ...MORE_TIMING, ...POLICY], data);
+  const told = [...TIMING, ...MORE_TIMING, ...POLICY].filter(({ name }) => name !== "dayOff" || data.calendar);
+  return listedFacts(told, data);
 }

@@ -10,6 +10,10 @@ import re
 from collections.abc import Callable, Iterator
 from urllib.parse import quote
 
+SCHEDULE_ID_HEADER = "x-duetime-schedule-id"
+SCHEDULED_AT_HEADER = "x-duetime-scheduled-at"
+OCCURRENCE_HEADER = "x-duetime-occurrence"
+
 _FRAMING = frozenset(
     {
         # These frame the message or belong to the connection.
@@ -36,6 +40,9 @@ _OURS = frozenset(
         "tracestate",
         "user-agent",
         "x-correlation-id",
+        SCHEDULE_ID_HEADER,
+        SCHEDULED_AT_HEADER,
+        OCCURRENCE_HEADER,
     }
 )
 _OURS_IN_CALLS = frozenset({"x-correlation-id"})

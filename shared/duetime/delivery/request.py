@@ -12,7 +12,15 @@ from functools import lru_cache
 
 from duetime import __version__
 from duetime.delivery.firing_urls import FiringUrls
-from duetime.delivery.headers import header_line, is_reserved, stored_headers, visible
+from duetime.delivery.headers import (
+    OCCURRENCE_HEADER,
+    SCHEDULE_ID_HEADER,
+    SCHEDULED_AT_HEADER,
+    header_line,
+    is_reserved,
+    stored_headers,
+    visible,
+)
 from duetime.delivery.port import Callback
 from duetime.delivery.signing import Signer
 from duetime.domain.targets import is_arn
@@ -55,6 +63,8 @@ def callback_for(
         headers += (f"webhook-signature: {signer.signature(timer.firing_id, timestamp, body)}",)
     if content.correlation_id is not None:
         headers += (f"x-correlation-id: {visible(content.correlation_id)}",)
+    if timer.schedule is not None and not is_target:
+        headers += _headers_of_occurrence(timer)
     if content.headers_json is not None and not is_target:
         headers += _custom_headers(content.headers_json)
     return Callback(
@@ -88,6 +98,18 @@ def _identity(timer: Timer) -> str:
     scheduled_at = format_instant(schedule.pending.scheduled_at)
     schedule_id = _as_json(timer.schedule_id)
     return f'"scheduleId":{schedule_id},"scheduledAt":"{scheduled_at}","occurrence":{schedule.number}'
+
+
+def _headers_of_occurrence(timer: Timer) -> tuple[str, ...]:
+    """Return what ``_identity`` says of the occurrence of a schedule, for those who read no bodies."""
+    schedule = timer.schedule
+    if schedule is None or schedule.pending is None:
+        return ()
+    return (
+        f"{SCHEDULE_ID_HEADER}: {visible(timer.schedule_id or '')}",
+        f"{SCHEDULED_AT_HEADER}: {format_instant(schedule.pending.scheduled_at)}",
+        f"{OCCURRENCE_HEADER}: {schedule.number}",
+    )
 
 
 @lru_cache(maxsize=1024)

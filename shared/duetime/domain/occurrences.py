@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from duetime.domain.hot_dataclass import hot_dataclass
 from duetime.domain.timers import Failure
 
 KEPT_OCCURRENCES: Final = 100
@@ -31,7 +32,7 @@ class OccurrenceKind(StrEnum):
     BACKFILLED = "Backfilled"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_dataclass(frozen=True, slots=True, kw_only=True)
 class OccurrenceRecord:
     """A line of the history. Of missed ones it may be a span: ``count`` of them, to ``last_scheduled_at``.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -15,7 +15,7 @@ from duetime.domain.timers import Failure, Timer, TimerState
 from duetime.domain.times import to_milliseconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleOutcome:
     """What an outcome is beside for a timer that is a schedule, or an occurrence of one.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
@@ -111,8 +112,10 @@ def moved(
     made_of: Outcome | None = None,
     detached: Timer | None = None,
     due_at: datetime | None = None,
+    again: Callable[[Timer], Outcome] | None = None,
 ) -> Outcome:
-    """Return the outcome that leaves the schedule ``timer`` standing at ``schedule``.
+    """Return the outcome that leaves the schedule ``timer`` standing at ``schedule``. ``again`` as of
+    ``ScheduleOutcome``.
 
     ``due_at``: when something is to be done about it, where that is not when its occurrence is due.
     """
@@ -130,14 +133,22 @@ def moved(
         firing_id=firing_id,
         fired_at=timer.fired_at if made_of is None else made_of.fired_at,
         failure=timer.failure if made_of is None else made_of.failure,
-        schedule=ScheduleOutcome(schedule=schedule, occurrences=occurrences, detached=detached, made_of=made_of),
+        schedule=ScheduleOutcome(
+            schedule=schedule, occurrences=occurrences, detached=detached, made_of=made_of, again=again
+        ),
     )
 
 
 def after_attempt(
-    outcome: Outcome, occurrences: Occurrences, *, now: datetime, started_at: datetime | None
+    outcome: Outcome,
+    occurrences: Occurrences,
+    *,
+    now: datetime,
+    started_at: datetime | None,
+    again: Callable[[Timer], Outcome] | None = None,
 ) -> Outcome:
-    """Return what is recorded of a schedule in the place of ``outcome``, which is as any timer's would be.
+    """Return what is recorded of a schedule in the place of ``outcome``, which is as any timer's would be. ``again``
+    as of ``ScheduleOutcome``.
 
     An occurrence that ends makes the schedule move on. One that is retried or parked goes on as a timer of its own,
     one that has submitted a service call as that call.
@@ -149,11 +160,11 @@ def after_attempt(
     is_open = is_detached or outcome.call_id is not None
     line = line_of_attempt(outcome, now=now, started_at=started_at)
     if line.state is OccurrenceState.MISSED:
-        return moved(timer, schedules.skipped(schedule, occurrences), line, made_of=outcome)
+        return moved(timer, schedules.skipped(schedule, occurrences), line, made_of=outcome, again=again)
     step = schedules.detached if is_open else schedules.fired
     following = after_response(step(schedule, occurrences), outcome, now=now)
     detached = occurrence_timer(outcome) if is_detached else None
-    return moved(timer, following, line, made_of=outcome, detached=detached)
+    return moved(timer, following, line, made_of=outcome, detached=detached, again=again)
 
 
 def after_response(schedule: Schedule, outcome: Outcome, *, now: datetime) -> Schedule:

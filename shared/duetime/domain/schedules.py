@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from duetime.domain.errors import InvalidInput
+from duetime.domain.hot_dataclass import hot_dataclass
 from duetime.domain.namespaces import Pause
 from duetime.domain.times import MAX_INSTANT, MILLISECOND, format_duration, format_instant
 
@@ -67,7 +68,7 @@ class ScheduleState(StrEnum):
     """What is stored of it cannot be read, so it does not fire."""
 
 
-@dataclass(frozen=True, slots=True)
+@hot_dataclass(frozen=True, slots=True)
 class Occurrence:
     """``scheduled_at`` is by the schedule; ``due_at`` is that, delayed by its spread."""
 
@@ -138,7 +139,7 @@ class FailuresInARow:
     last: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """``pending`` is the next occurrence; None when the schedule has ended, for the reason in ``end``.
 
@@ -295,7 +296,9 @@ def is_late(schedule: Schedule, now: datetime) -> bool:
 
 def fired(schedule: Schedule, occurrences: Occurrences) -> Schedule:
     """Return the schedule after its pending occurrence has ended, delivered or failed for good."""
-    return limited(replace(skipped(schedule, occurrences), firings=schedule.firings + 1))
+    assert schedule.pending is not None
+    following = occurrences.after(schedule.pending.scheduled_at)
+    return limited(_moved(schedule, schedule.pending.scheduled_at, following, firings=1))
 
 
 def limited(schedule: Schedule) -> Schedule:
@@ -371,13 +374,14 @@ def _ended(schedule: Schedule, end: ScheduleEnd) -> Schedule:
     return replace(schedule, pending=None, pause=None, is_buffered=False, kept_to=None, end=end)
 
 
-def _moved(schedule: Schedule, passed_at: datetime, pending: Occurrence | None) -> Schedule:
+def _moved(schedule: Schedule, passed_at: datetime, pending: Occurrence | None, *, firings: int = 0) -> Schedule:
     is_kept = pending is not None and schedule.kept_to is not None and pending.scheduled_at <= schedule.kept_to
     return replace(
         schedule,
         passed_at=passed_at,
         pending=pending,
         number=schedule.number + 1,
+        firings=schedule.firings + firings,
         is_buffered=False,
         kept_to=schedule.kept_to if is_kept else None,
         end=ScheduleEnd.NO_OCCURRENCE if pending is None else None,

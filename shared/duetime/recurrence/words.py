@@ -61,7 +61,7 @@ def sentence(spec: TimingSpec) -> str:
     intervals = [rate_ms(text, "cron") for text in spec.cron if is_rate(text)]
     if spec.every_ms is not None:
         intervals.append(spec.every_ms)
-    parts = ["; ".join([*local, *(f"Every {_interval(each)}" for each in intervals)])]
+    parts = ["; ".join([*local, *(f"Every {_interval(each).removeprefix('1 ')}" for each in intervals)])]
     if local or spec.exclude or spec.calendar:
         parts.append(spec.time_zone)
     if spec.exclude:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -218,6 +219,16 @@ def test_another_schedule_with_the_id_stays(cli: Cli) -> None:
     assert "line 1: invoices exists, and is another one (callbackUrl): it stays" in err
     (made,) = stored(cli)
     assert made["callbackUrl"] == "https://runner.test/invoices"
+
+
+def test_files_of_other_editors_are_read_or_refused_in_one_line(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "crontab"
+    file.write_bytes(b"\xef\xbb\xbf@daily curl https://a.test/bom\r\n")
+    out, _ = cli("schedules", "import", "default", str(file), "--dry-run")
+    assert out.startswith("create default/bom-")
+
+    file.write_text("@daily curl https://a.test/\n", encoding="utf-16")
+    assert "no text in UTF-8" in cli.fails("schedules", "import", "default", str(file), code=2)
 
 
 def test_what_cannot_be_read_or_has_no_place_is_one_line(cli: Cli) -> None:

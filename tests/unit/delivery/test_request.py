@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from duetime import __version__
 from duetime.delivery.port import Callback
 from duetime.delivery.request import callback_for
+from duetime.domain.ids import schedule_timer_id
+from duetime.domain.schedules import Occurrence, Schedule, SchedulePolicy
 from duetime.domain.timers import Timer, TimerContent, TimerState
 
 DUE = datetime(2026, 12, 20, 15, 30, tzinfo=UTC)
@@ -134,6 +137,9 @@ def test_custom_headers_follow_ours() -> None:
         "content_length",
         "x_correlation-id",
         "TRANSFER_ENCODING",
+        "X-Duetime-Schedule-Id",
+        "x_duetime_scheduled_at",
+        "x-duetime-occurrence",
     ],
 )
 def test_reserved_headers_cannot_be_overridden(name: str) -> None:
@@ -184,6 +190,22 @@ def test_lone_surrogates_are_sent_as_the_escapes_that_they_came_from() -> None:
 )
 def test_the_correlation_id_is_a_header(correlation_id: str, sent: str) -> None:
     assert headers(correlation_id=correlation_id)["x-correlation-id"] == sent
+
+
+def test_the_occurrence_of_a_schedule_is_told_in_headers_too() -> None:
+    schedule = Schedule(policy=SchedulePolicy(), passed_at=DUE, pending=Occurrence(DUE, FIRED), number=7)
+    of_schedule = replace(a_timer(schedule_timer_id("täglich")), schedule=schedule)
+    to_queue = replace(
+        of_schedule, content=replace(of_schedule.content, callback_url="arn:aws:sqs:eu-central-1:123456789012:q")
+    )
+    sent, queued = (callback_for(each, key=7, fired_at=FIRED) for each in (of_schedule, to_queue))
+
+    assert sent.headers[4:] == (
+        "x-duetime-schedule-id: t%C3%A4glich",
+        "x-duetime-scheduled-at: 2026-12-20T15:30:00.000Z",
+        "x-duetime-occurrence: 7",
+    )
+    assert queued.headers[4:] == ()
 
 
 def test_without_correlation_id_there_is_no_header() -> None:

@@ -26,6 +26,7 @@ from duetime.recurrence.words import sentence
         ),
         ({"cron": ("rate(5 minutes)",)}, "Every 5 minutes"),
         ({"every_ms": 5_400_000}, "Every 90 minutes"),
+        ({"cron": ("rate(1 day)",), "every_ms": 3_600_000}, "Every day; Every hour"),
         ({"every_ms": 1500}, "Every 1s500ms"),
         (
             {"rrule": ("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,FR;BYHOUR=9;BYMINUTE=30",)},

@@ -12,6 +12,7 @@ from duetime.api.http.request import JSON
 from duetime.api.http.request_models import Duration, RequestModel
 from duetime.api.http.request_models import Instant as GivenInstant
 from duetime.api.http.responses import Instant, ResponseModel
+from duetime.delivery.headers import OCCURRENCE_HEADER, SCHEDULE_ID_HEADER, SCHEDULED_AT_HEADER
 
 Json = dict[str, Any]
 
@@ -102,19 +103,32 @@ _HEADERS: Final = (
     ),
     ("x-correlation-id", False, "the correlation id, if there is one", "order-4711"),
 )
+_HEADERS_OF_OCCURRENCE: Final = (
+    (
+        SCHEDULE_ID_HEADER,
+        True,
+        "scheduleId of the body; what is not visible ASCII is percent-encoded",
+        "daily-report",
+    ),
+    (SCHEDULED_AT_HEADER, True, "scheduledAt of the body", "2026-12-20T15:30:00.000Z"),
+    (OCCURRENCE_HEADER, True, "occurrence of the body", "7"),
+)
 
 
 def webhooks(references: References) -> Json:
-    parameters = [
-        {
-            "name": name,
-            "in": "header",
-            "required": is_required,
-            "description": description,
-            "schema": {"type": "string", "examples": [example]},
-        }
-        for name, is_required, description, example in _HEADERS
-    ]
+    parameters, of_occurrence = (
+        [
+            {
+                "name": name,
+                "in": "header",
+                "required": is_required,
+                "description": description,
+                "schema": {"type": "string", "examples": [example]},
+            }
+            for name, is_required, description, example in headers
+        ]
+        for headers in (_HEADERS, _HEADERS_OF_OCCURRENCE)
+    )
     done: Json = {"description": "It is done."}
     again: Json = {"description": "It is sent again, as the retry policy says; so are 408, 425, 429 and no response."}
     final: Json = {"description": "It is not sent again: any other 4xx."}
@@ -139,7 +153,7 @@ def webhooks(references: References) -> Json:
                 "summary": "A schedule occurs",
                 "description": "Sent to the callbackUrl of the schedule. Its own headers are sent along.",
                 "tags": ["schedules"],
-                "parameters": parameters,
+                "parameters": [*parameters, *of_occurrence],
                 "requestBody": {"required": True, "content": {JSON: {"schema": references["ScheduleCallback"]}}},
                 "responses": {"200": occurred, "400": final, "503": again},
             }

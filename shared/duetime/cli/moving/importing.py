@@ -21,7 +21,7 @@ _AWS, _CRONTAB, _SYSTEM_CRONTAB = "aws", "crontab", "system-crontab"
 
 @click.command("import", short_help="Create schedules from a crontab, or from AWS.")
 @click.argument("namespace")
-@click.argument("file", type=click.File(encoding="utf-8"), default="-")
+@click.argument("file", type=click.File(encoding="utf-8-sig"), default="-")
 @click.option(
     "--format",
     "form",

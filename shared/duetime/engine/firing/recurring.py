@@ -260,19 +260,22 @@ class RecurringDelivery(DecidedDelivery[Timer | Outcome]):
             occurrences = Unknown(now + timedelta(seconds=CALENDAR_SECONDS))
         except ScheduleUnreadable:
             return outcome
-        following = after_attempt(outcome, occurrences, now=now, started_at=started_at)
-        step = following.schedule
-        if step is None or not outcome.is_of_attempt:
-            return following
 
         def again(timer: Timer) -> Outcome:
             """Another revision: what was sent stays sent, and goes on as it was sent."""
-            moved = self._moved_on(replace(outcome, timer=timer), now, started_at)
-            if moved.schedule is None:
+            moved, step = self._moved_on(replace(outcome, timer=timer), now, started_at), following.schedule
+            if moved.schedule is None or step is None:
                 return moved
             return replace(moved, schedule=replace(moved.schedule, detached=step.detached))
 
-        return replace(following, schedule=replace(step, again=again))
+        following = after_attempt(
+            outcome,
+            occurrences,
+            now=now,
+            started_at=started_at,
+            again=again if outcome.is_of_attempt else None,
+        )
+        return following
 
 
 def _waiting(timer: Timer, now: datetime) -> Outcome:

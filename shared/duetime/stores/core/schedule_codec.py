@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from duetime.domain.namespaces import Pause
 from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState
@@ -53,15 +54,14 @@ def decode_schedule(text: str) -> Schedule:
     values = read_json(text)
     pending, pause, end = (values.get(name) for name in ("pending", "pause", "end"))
     open_at, kept_to, failures = (values.get(name) for name in ("openAt", "keptTo", "failures"))
-    policy = SchedulePolicy(
-        misfire=ScheduleMisfire(values.get("misfire", ScheduleMisfire.ALL)),
-        catch_up_ms=values.get("catchUpMs", DEFAULT_CATCH_UP_MS),
-        overlap=Overlap(values.get("overlap", Overlap.ALLOW)),
-        max_firings=values.get("maxFirings"),
-        pause_after=values.get("pauseAfter"),
-    )
     return Schedule(
-        policy=policy,
+        policy=_policy(
+            values.get("misfire", ScheduleMisfire.ALL),
+            values.get("catchUpMs", DEFAULT_CATCH_UP_MS),
+            values.get("overlap", Overlap.ALLOW),
+            values.get("maxFirings"),
+            values.get("pauseAfter"),
+        ),
         passed_at=_at(values["passedAt"]),
         pending=None if pending is None else Occurrence(*map(_at, pending)),
         number=int(values["number"]),
@@ -72,6 +72,20 @@ def decode_schedule(text: str) -> Schedule:
         end=None if end is None else ScheduleEnd(end),
         pause=None if pause is None else Pause(_at(pause[0]), pause[1]),
         failures=None if failures is None else FailuresInARow(int(failures[0]), _at(failures[1])),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _policy(
+    misfire: str, catch_up_ms: int, overlap: str, max_firings: int | None, pause_after: int | None
+) -> SchedulePolicy:
+    """Most schedules have one of a few."""
+    return SchedulePolicy(
+        misfire=ScheduleMisfire(misfire),
+        catch_up_ms=catch_up_ms,
+        overlap=Overlap(overlap),
+        max_firings=max_firings,
+        pause_after=pause_after,
     )
 
 
