@@ -30,7 +30,7 @@ from duetime.runtime.tuning import EngineTuning, KeySettings, StoreSettings
 from duetime.stores.kinds import levels_in_words
 
 _ENGINE = tuple(name for name in EngineTuning.model_fields if name not in KeySettings.model_fields)
-_ACCESS = ("auth", "auth_cache_seconds", "open_to_network", "allowed_hosts")
+_ACCESS = ("auth", "auth_cache_seconds", "open_to_network", "allowed_hosts", "cors_origins")
 _KEYS = ("kms_key_id", "key_file")
 _EVENTS = ("event_publishers", "event_bus", "event_retention_seconds")
 

@@ -24,7 +24,7 @@ LOGS = ("log_level", "log_format")
 
 
 _HEADINGS = {
-    "Who may call": ("auth", "open_to_network", "allowed_hosts"),
+    "Who may call": ("auth", "open_to_network", "allowed_hosts", "cors_origins"),
     "Where callbacks may go": ("egress_", "allowed_targets"),
     "Firing": ("lease_", "poll_", "max_", "initial_window", "breaker_", "drain_", "call_watchdog_"),
     "What is kept": ("fired_retention_", "failed_retention_", "call_retention_", "call_log_", "attempt_excerpt_"),

@@ -38,12 +38,21 @@ logger = logging.getLogger(__name__)
 class OwnOriginOnly:
     """An ASGI application that passes only requests of no foreign page to ``app``.
 
-    ``names``: host names of the server, besides addresses and localhost, exact or ``*.suffix``.
+    ``names``: host names of the server, besides addresses and localhost, exact or ``*.suffix``. ``origins``: foreign
+    ones that the operator has listed (``api.http.cors``).
     """
 
-    def __init__(self, app: Asgi, *, names: Sequence[str], new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        app: Asgi,
+        *,
+        names: Sequence[str],
+        new_id: Callable[[], str],
+        origins: frozenset[str] = frozenset(),
+    ) -> None:
         self._app = app
         self._names = (*_ALWAYS, *names)
+        self._origins = origins
         self._new_id = new_id
         self._is_known = lru_cache(_KEPT_HOSTS)(self._is_name_of_server)
 
@@ -61,7 +70,10 @@ class OwnOriginOnly:
         for host in hosts:
             if not self._is_known(host):
                 return UnknownHost(host[:_MAX_SHOWN])
-        for origin in _values(scope, b"origin"):
+        origins = _values(scope, b"origin")
+        if origins and self._origins.issuperset(origins):
+            return None
+        for origin in origins:
             if not hosts or origin.partition("://")[2].lower() != hosts[0].lower():
                 return CrossSiteRequest()
         is_link = scope["method"] in ("GET", "HEAD") and _values(scope, b"sec-fetch-mode") == ["navigate"]

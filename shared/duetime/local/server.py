@@ -13,6 +13,7 @@ from contextlib import ExitStack, suppress
 import uvloop
 
 from duetime import __version__
+from duetime.api.http.cors import Cors
 from duetime.calls.notifying_store import Notifier, NotifyingCallStore
 from duetime.calls.relay import OutboxRelay
 from duetime.delivery.egress import parse_hosts
@@ -24,6 +25,7 @@ from duetime.engine.stats import EngineSnapshot
 from duetime.engine.waiting import ThreadOffload
 from duetime.local.asgi import Asgi, LambdaAsgiApp
 from duetime.local.browsers import OwnOriginOnly
+from duetime.local.cors import WithCors
 from duetime.local.event_streams import THREADS as STREAM_THREADS
 from duetime.local.event_streams import Authenticator, EventStreams
 from duetime.local.hints import Due, connect, hearing
@@ -105,9 +107,7 @@ def serve(settings: LocalSettings) -> int:
         handler = api_wiring.whole_api(context, calls, settings)
         api = LambdaAsgiApp(handler, clock=clock, new_id=new_id)
         streams = event_streams(api, calls, authenticator, clock, stack)
-        app: Asgi = MetricsApp(registry, streams, authenticator=authenticator)
-        if not settings.auth:  # a key is nothing that a page has
-            app = own_origin_only(app, settings, settings.host)
+        app = for_browsers(MetricsApp(registry, streams, authenticator=authenticator), settings)
         services: list[Service] = [
             poller_service(poller),
             *_relay_services(relay),
@@ -215,9 +215,20 @@ def _counted(poller: Poller, relay: OutboxRelay | None) -> Callable[[], EngineSn
     return lambda: with_outbox(poller.snapshot(), outbox)
 
 
-def own_origin_only(app: Asgi, settings: LocalHttp, host: str) -> OwnOriginOnly:
+def for_browsers(app: Asgi, settings: LocalSettings) -> Asgi:
+    """``app`` for pages of the listed origins and, where no key is asked for, of no others."""
+    origins = settings.allowed_origins
+    if not settings.auth:  # a key is nothing that a page has
+        app = own_origin_only(app, settings, settings.host, origins)
+    return WithCors(app, Cors(origins)) if origins else app
+
+
+def own_origin_only(
+    app: Asgi, settings: LocalHttp, host: str, origins: frozenset[str] = frozenset()
+) -> OwnOriginOnly:
     """``host``: what it listens on, which may be a name."""
-    return OwnOriginOnly(app, names=(*parse_hosts(settings.allowed_hosts), host.lower()), new_id=new_id)
+    names = (*parse_hosts(settings.allowed_hosts), host.lower())
+    return OwnOriginOnly(app, names=names, new_id=new_id, origins=origins)
 
 
 def _metrics_service(app: Asgi, listener: socket.socket) -> ThreadService:

@@ -22,7 +22,7 @@ from duetime.runtime.settings import (
     TimersApiSettings,
     load_settings,
 )
-from duetime.runtime.tuning import ApiTuning
+from duetime.runtime.tuning import ApiTuning, HttpTuning
 from duetime.runtime.wiring import Handler, log_to_lambda, make_secret_box, make_waker, store_clock
 from duetime.stores.port.store import Store
 from duetime.stores.store_clock import StoreClock
@@ -120,7 +120,8 @@ def timers_api_function() -> Handler:
     settings = load_settings(TimersApiSettings)
     context = _context_on_lambda(settings)
     events = EventBridgeEvents(settings.event_bus, clock=context.clock)
-    return build_handler(replace(context, publish=events.publish, max_timeout_seconds=int(settings.drain_seconds)))
+    context = replace(context, publish=events.publish, max_timeout_seconds=int(settings.drain_seconds))
+    return with_cors(build_handler(context), settings)
 
 
 def service_calls_api_function() -> Handler:
@@ -130,7 +131,7 @@ def service_calls_api_function() -> Handler:
 
     settings = load_settings(ServiceCallsApiSettings)
     context = _context_on_lambda(settings)
-    return build_handler(with_calls(context, context.store.calls, settings), call_routes())
+    return with_cors(build_handler(with_calls(context, context.store.calls, settings), call_routes()), settings)
 
 
 def _context_on_lambda(settings: TimersApiSettings | ServiceCallsApiSettings) -> ApiContext:
@@ -149,3 +150,22 @@ def _context_on_lambda(settings: TimersApiSettings | ServiceCallsApiSettings) ->
         keeps_time=True,
         on_stored=make_waker(store, clock, settings),
     )
+
+
+def with_cors(handler: Handler, settings: HttpTuning) -> Handler:
+    """``handler`` for pages of the listed origins, too. The local server has responses that are no handler's."""
+    if not settings.allowed_origins:
+        return handler
+    from duetime.api.http.cors import Cors
+
+    cors = Cors(settings.allowed_origins)
+
+    def answer(event: dict[str, Any], lambda_context: Any) -> dict[str, Any]:
+        given = event["headers"]
+        allowed = cors.preflight(event["requestContext"]["http"]["method"], given)
+        if allowed is not None:
+            return {"statusCode": 204, "headers": allowed, "body": "", "isBase64Encoded": False}
+        result = handler(event, lambda_context)
+        return {**result, "headers": {**result["headers"], **cors.headers(given.get("origin"))}}
+
+    return answer

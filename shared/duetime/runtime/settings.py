@@ -31,7 +31,7 @@ from duetime.runtime.tuning import (
     AnyCase,
     ApiTuning,
     EngineTuning,
-    KeyTuning,
+    HttpTuning,
     LambdaSettings,
     LocalEgressSettings,
     LocalEvents,
@@ -90,11 +90,11 @@ class TimerEventSettings(LambdaSettings):
     )
 
 
-class TimersApiSettings(WakingSettings, DrainSettings, TimerEventSettings, KeyTuning, ApiTuning):
+class TimersApiSettings(WakingSettings, DrainSettings, TimerEventSettings, HttpTuning, ApiTuning):
     """The timers API on Lambda."""
 
 
-class ServiceCallsApiSettings(WakingSettings, KeyTuning, ApiTuning):
+class ServiceCallsApiSettings(WakingSettings, HttpTuning, ApiTuning):
     """The API of service calls on Lambda."""
 
 
@@ -171,7 +171,7 @@ def _check_start(text: str) -> str:
 
 
 class LocalSettings(
-    LocalEgressSettings, EngineTuning, KeyTuning, ApiTuning, LocalEvents, LocalHttp, RelayTuning, LocalKeySettings
+    LocalEgressSettings, EngineTuning, HttpTuning, ApiTuning, LocalEvents, LocalHttp, RelayTuning, LocalKeySettings
 ):
     """``duetime serve``."""
 

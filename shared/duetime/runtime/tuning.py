@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import fields as dataclass_fields
 from dataclasses import replace
@@ -35,6 +36,8 @@ class EventPublisherName(StrEnum):
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Retention = Annotated[float, Field(gt=0, le=MAX_DURATION_SECONDS, allow_inf_nan=False)]
+_ORIGIN = re.compile(r"https?://(?:\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(?::[1-9][0-9]{0,4})?")
+_IMPLIED_PORT = re.compile(r"http://.*:80|https://.*:443")
 AnyCase = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
 
 
@@ -262,8 +265,20 @@ class ExecutionTuning(CallTuning, RedactionTuning):
         )
 
 
-class KeyTuning(StoreSettings):
-    """Settings of every entry point that checks API keys."""
+def _parse_origins(text: str) -> frozenset[str]:
+    """Origins as browsers send them, comma separated. Raises ``ValueError`` that shows none of them."""
+    origins = frozenset(item.strip().lower() for item in text.split(",")) if text.strip() else frozenset()
+    for origin in origins:
+        if _ORIGIN.fullmatch(origin) is None or _IMPLIED_PORT.fullmatch(origin):
+            raise ValueError(
+                "must be origins like https://app.example or http://localhost:3000, comma separated: no path, no *,"
+                " no port that the scheme implies"
+            )
+    return origins
+
+
+class HttpTuning(StoreSettings):
+    """Settings of every entry point that serves the API over HTTP."""
 
     auth_cache_seconds: float = Field(
         5.0,
@@ -272,6 +287,16 @@ class KeyTuning(StoreSettings):
         allow_inf_nan=False,
         description="How long a valid API key is cached. A deleted key works at most this long.",
     )
+    cors_origins: Annotated[str, AfterValidator(checked_by(_parse_origins))] = Field(
+        "",
+        max_length=1024,
+        description="Origins of pages that may use the API in a browser, like https://app.example, comma separated."
+        " Each is exact; by default none may.",
+    )
+
+    @property
+    def allowed_origins(self) -> frozenset[str]:
+        return _parse_origins(self.cors_origins)
 
 
 class ApiTuning(KeySettings, EgressSettings, TimerTuning, CallTuning, RedactionTuning):

@@ -67,7 +67,7 @@ def serve(settings: LocalSettings) -> int:
         api = LambdaAsgiApp(service.handler, clock=clock, new_id=new_id)
         streams = server.event_streams(api, service.calls, None, clock, stack)
         registry = new_registry(lambda: {"worker-1": Observed(service.poller.snapshot(), 0.0)})
-        app = server.own_origin_only(MetricsApp(registry, streams), settings, settings.host)
+        app = server.for_browsers(MetricsApp(registry, streams), settings)
         stop_seconds = settings.drain_seconds + server.STOP_MARGIN_SECONDS
         return run_services(
             [

@@ -1,12 +1,14 @@
-"""The low-level boto3 client: short timeouts, few retries, connections enough for the threads of a process."""
+"""The low-level client of botocore: short timeouts, few retries, connections enough for the threads of a process."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import boto3
 from botocore.config import Config
+from botocore.session import get_session
+
+from duetime.stores.backends.dynamodb.wire import FastFiles, FastParsers, FastSerializer
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -47,5 +49,10 @@ def make_client(
         # Every parameter is built by this package; checking each of them again costs a fifth of a request's CPU.
         parameter_validation=False,
     )
-    client: DynamoDBClient = boto3.session.Session().client("dynamodb", config=config, **arguments)
-    return client
+    session = get_session()
+    session.get_component("data_loader").file_loader = FastFiles()
+    session.register_component("response_parser_factory", FastParsers())
+    client: Any = session.create_client("dynamodb", config=config, **arguments)
+    client._serializer = FastSerializer(client._serializer)
+    made: DynamoDBClient = client
+    return made

@@ -65,11 +65,11 @@ class Layout:
 
     # -- keys ------------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def is_of_calls(self) -> bool:
         return self.entity.key[0] == "tenant_id"
 
-    @property
+    @cached_property
     def key_names(self) -> tuple[str, str]:
         return ("tenant_id", "sort_key") if self.is_of_calls else ("shard_id", "sortKey")
 
@@ -89,11 +89,15 @@ class Layout:
         hash_name, range_name = self.key_names
         prefix, *rest = item[range_name]["S"].rpartition(NUL)[2].split("#", len(self.entity.key) - self._hashed)
         texts = [*item[hash_name].values()][: self._hashed] + rest
-        kinds = [self.entity.by_name[name].kind for name in self.entity.key]
-        key = tuple([int(part) if kind is Kind.WHOLE else part for part, kind in zip(texts, kinds, strict=True)])
+        key = tuple([int(part) if is_whole else part for part, is_whole in zip(texts, self._wholes, strict=True)])
         if prefix != self.prefix_of(key):
             raise ValueError("not a key of this kind")
         return key
+
+    @cached_property
+    def _wholes(self) -> list[bool]:
+        """Which parts of a key are whole numbers."""
+        return [self.entity.by_name[name].kind is Kind.WHOLE for name in self.entity.key]
 
     def in_key(self, item: Item) -> Item:
         """The key of an item."""
@@ -114,7 +118,12 @@ class Layout:
         return {each.fields[0]: each for each in self.derived if each.read is not None}
 
     def attribute(self, name: str) -> str:
-        return self.held[name].attribute if name in self.held else self.attributes.get(name, name)
+        return self._attribute_of[name]
+
+    @cached_property
+    def _attribute_of(self) -> dict[str, str]:
+        names = {each.name: self.attributes.get(each.name, each.name) for each in self.entity.fields}
+        return names | {name: each.attribute for name, each in self.held.items()}
 
     @cached_property
     def writers(self) -> dict[str, Callable[[Any], Attribute]]:
@@ -158,7 +167,7 @@ class Layout:
 
     # -- the large field -------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def large(self) -> str:
         """Empty where there is none."""
         return self.entity.large or ""
@@ -168,7 +177,7 @@ class Layout:
             return False
         return len(large.encode()) > self.apart_above
 
-    @property
+    @cached_property
     def apart_mark(self) -> str:
         """The attribute that stands in the item of the row in its place."""
         return f"{self.large}_apart"
