@@ -50,7 +50,9 @@ def make_client(
         parameter_validation=False,
     )
     session = get_session()
-    session.get_component("data_loader").file_loader = FastFiles()
+    loader = session.get_component("data_loader")
+    loader.file_loader = FastFiles()
+    loader.list_available_services = lambda _: ["dynamodb"]  # else it looks into the folders of all services
     session.register_component("response_parser_factory", FastParsers())
     client: Any = session.create_client("dynamodb", config=config, **arguments)
     client._serializer = FastSerializer(client._serializer)
