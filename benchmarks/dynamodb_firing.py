@@ -29,6 +29,7 @@ from typing import Any, cast
 
 import msgspec
 
+from benchmarks.figures import parser, show
 from benchmarks.receiver import Receiver
 from benchmarks.service import ROOT, cpu_seconds_of
 from duetime.domain.timers import TimerContent, content_digest, new_timer
@@ -42,7 +43,6 @@ from tests.support.ministack import running_ministack
 TABLE = "timers"
 LEAD_SECONDS = 15.0
 """From the worker's start to the instant: it must have all shards by then."""
-LEAST_RATE, MOST_CPU_US, MOST_REQUESTS = 3000, 150, 0.06
 
 
 class StandIn:
@@ -254,29 +254,31 @@ def measure(*, number: int, shards: int, latency_seconds: float) -> None:
                 cpu = cpu_seconds_of(worker.pid) - cpu
                 service = asked(url)
     requests = service["requests"]
-    each = sum(requests.values()) / number
-    rate = stats["unique"] / stats["latenessMs"]["max"] * 1000
-    print(
-        f"{stats['unique']} of {number} timers on {shards} shards, {stats['requests'] - stats['unique']} sent twice"
+    show(
+        f"{number} timers on {shards} shards",
+        arrived=stats["unique"],
+        sent_twice=stats["requests"] - stats["unique"],
+        per_s=stats["unique"] / stats["latenessMs"]["max"] * 1000,
+        worker_cpu_us_each=cpu / number * 1e6,
+        requests_each=sum(requests.values()) / number,
+        connections=service["connections"],
+        most_requests_at_once=service["most_in_flight"],
+        **requests,
     )
-    print(f"{rate:.0f} callbacks/s (aim {LEAST_RATE})")
-    print(f"{cpu / number * 1e6:.0f} us of CPU per timer (aim {MOST_CPU_US})")
-    print(f"{each:.3f} requests per timer (aim {MOST_REQUESTS}): {requests}")
-    print(f"{service['connections']} connections, at most {service['most_in_flight']} requests at once")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--timers", type=int, default=20_000)
-    parser.add_argument("--shards", type=int, default=4)
-    parser.add_argument("--latency-ms", type=float, default=5.0)
-    parser.add_argument("--stand-in", nargs=3, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.stand_in:
-        upstream_url, items_file, latency = options.stand_in
+    options = parser(__doc__)
+    options.add_argument("--timers", type=int, default=20_000)
+    options.add_argument("--shards", type=int, default=4)
+    options.add_argument("--latency-ms", type=float, default=5.0)
+    options.add_argument("--stand-in", nargs=3, help=argparse.SUPPRESS)
+    given = options.parse_args()
+    if given.stand_in:
+        upstream_url, items_file, latency = given.stand_in
         asyncio.run(stand_in(upstream_url, items_file, float(latency)))
     else:
-        measure(number=options.timers, shards=options.shards, latency_seconds=options.latency_ms / 1000)
+        measure(number=given.timers, shards=given.shards, latency_seconds=given.latency_ms / 1000)
 
 
 if __name__ == "__main__":
