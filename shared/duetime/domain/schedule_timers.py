@@ -207,9 +207,13 @@ def occurrence_timer(outcome: Outcome) -> Timer:
 
 
 def after_last_attempt(outcome: Outcome, *, now: datetime, started_at: datetime | None) -> Outcome:
-    """Return ``outcome`` of an occurrence that is a timer of its own with its line of the history, when it ends."""
+    """Return ``outcome`` of an occurrence that is a timer of its own with its line of the history, when it ends.
+
+    What is beside the schedule has no line; it keeps the call that it has submitted."""
     schedule = outcome.timer.schedule
     assert schedule is not None
+    if not schedule.number and outcome.call_id is not None:
+        return replace(outcome, schedule=ScheduleOutcome(schedule=replace(schedule, call_id=outcome.call_id)))
     if outcome.next_attempt_at is not None or not schedule.number:
         return outcome
     line = line_of_attempt(outcome, now=now, started_at=started_at)
@@ -258,6 +262,7 @@ def line_of_beside(timer: Timer) -> OccurrenceRecord | None:
         attempts=timer.attempts,
         failure=timer.failure,
         attempt_log=timer.attempt_log,
+        call_id=timer.schedule.call_id,
     )
 
 

@@ -150,6 +150,7 @@ class Schedule:
     ``kept_to``: what is scheduled up to then is late, and fires: so it was decided, once for all of it.
     While there is a ``pause`` nothing fires, and what comes due is missed. ``failures`` are counted as far as the
     policy's ``pause_after`` needs it.
+    ``call_id``: of what is beside the schedule, the service call that it has submitted.
     """
 
     policy: SchedulePolicy
@@ -163,6 +164,7 @@ class Schedule:
     end: ScheduleEnd | None = None
     pause: Pause | None = None
     failures: FailuresInARow | None = None
+    call_id: str | None = None
 
     @property
     def is_over(self) -> bool:

@@ -14,7 +14,7 @@ from duetime.domain.call_templates import template_json
 from duetime.domain.errors import StoreRefused, StoreUnavailable
 from duetime.domain.ids import schedule_timer_id
 from duetime.domain.occurrences import KEPT_OCCURRENCES, OccurrenceRecord, OccurrenceState
-from duetime.domain.schedule_timers import backfilled, new_schedule_timer, triggered
+from duetime.domain.schedule_timers import backfilled, line_of_beside, new_schedule_timer, triggered
 from duetime.domain.schedules import Occurrence, Overlap, ScheduleMisfire, SchedulePolicy, new_schedule
 from duetime.domain.service_calls import CallContent, CallStatus, Method, ServiceCall, request_spec
 from duetime.domain.timers import SERVICE_CALLS, Timer, TimerState
@@ -226,6 +226,14 @@ def test_a_trigger_and_a_backfill_submit_calls_beside_the_schedule(executing: Ex
     assert due(calls) == [1, 2, 3]
     assert {call.tags[-1] for call in calls} == {"schedule:default/s1"}
     assert history(executing) == []
-    own = executing.store.timers.get(NAMESPACE, beside[-1].timer_id, now=executing.clock.now())
+    # Those of the first backfill are those of a timer that the second one has replaced.
+    assert [told_beside(executing, each) for each in beside[::2]] == [calls[0].call_id, calls[2].call_id]
+
+
+def told_beside(executing: Executing, timer: Timer) -> str | None:
+    """The call that the history tells of ``timer``, which is beside the schedule and has fired."""
+    own = executing.store.timers.get(NAMESPACE, timer.timer_id, now=executing.clock.now())
     assert own is not None
     assert own.state is TimerState.FIRED
+    line = line_of_beside(own)
+    return None if line is None else line.call_id

@@ -278,9 +278,7 @@ class PastOccurrenceResponse(ResponseModel):
     attempts: Annotated[int, Meta(ge=0)]
     failure: FailureResponse | None
     message: Annotated[str | None, Meta(description="of its last attempt: what was wrong, or the receiver asked for")]
-    service_call_id: Annotated[
-        str | None, Meta(description="the service call that was submitted; null of what was triggered or backfilled")
-    ]
+    service_call_id: Annotated[str | None, Meta(description="the service call that was submitted")]
 
 
 def past_occurrence_response(line: OccurrenceRecord) -> PastOccurrenceResponse:

@@ -45,6 +45,7 @@ def encode_schedule(schedule: Schedule) -> str:
         "maxFirings": policy.max_firings,
         "pauseAfter": policy.pause_after,
         "failures": None if failures is None else [failures.count, _ms(failures.last)],
+        "callId": schedule.call_id,
     }
     return as_json({name: value for name, value in values.items() if value is not None})
 
@@ -72,6 +73,7 @@ def decode_schedule(text: str) -> Schedule:
         end=None if end is None else ScheduleEnd(end),
         pause=None if pause is None else Pause(_at(pause[0]), pause[1]),
         failures=None if failures is None else FailuresInARow(int(failures[0]), _at(failures[1])),
+        call_id=whole(values.get("callId")),
     )
 
 

@@ -12,7 +12,14 @@ from duetime.domain.ids import occurrence_timer_id, schedule_timer_id
 from duetime.domain.namespaces import Namespace, Pause
 from duetime.domain.occurrences import KEPT_OCCURRENCES, OccurrenceRecord, OccurrenceState
 from duetime.domain.outcomes import Outcome, RecordStatus, recorded
-from duetime.domain.schedule_timers import after_attempt, after_last_attempt, moved, new_schedule_timer
+from duetime.domain.schedule_timers import (
+    after_attempt,
+    after_last_attempt,
+    line_of_beside,
+    moved,
+    new_schedule_timer,
+    triggered,
+)
 from duetime.domain.schedules import (
     FailuresInARow,
     Occurrence,
@@ -247,6 +254,18 @@ def test_an_occurrence_that_ends_as_a_timer_has_its_end_in_the_history(
     assert states(store, following) == [(1, OccurrenceState(own.state))]
     assert store.schedules.ongoing([following], now=LATER) == [None]
     assert due(store, single, until=LATER) == []
+
+
+def test_a_trigger_keeps_the_service_call_that_it_has_submitted(store: Store, single: Namespace) -> None:
+    (trigger,) = create(store, triggered(make_schedule(single), NOW, trigger_id="t", now=NOW))
+    submitted = replace(fired(trigger), call_id="call-1")
+
+    outcome = after_last_attempt(submitted, now=NOW, started_at=NOW)
+    assert record(store, [outcome], claim(store)) == [RecordStatus.APPLIED]
+
+    line = line_of_beside(stored(store, single, trigger.timer_id))
+    assert line is not None
+    assert (line.state, line.call_id) == (OccurrenceState.FIRED, "call-1")
 
 
 def test_an_end_that_comes_very_late_does_not_hide_another_occurrence(store: Store, single: Namespace) -> None:
