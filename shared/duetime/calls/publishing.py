@@ -106,20 +106,19 @@ class LogPublisher:
     name = "log"
 
     def publish(self, events: Sequence[CallEvent]) -> Mapping[str, str]:
-        for event in events:
-            log.info(
-                "%s",
-                event.type,
-                extra={
-                    "action": "service_call.event",
+        if log.isEnabledFor(logging.INFO):
+            each = [
+                {
                     "event_id": event.event_id,
-                    "type": str(event.type),
+                    "type": event.type._value_,
                     "tenant_id": event.tenant_id,
                     "call_id": event.aggregate_id,
                     "sequence": event.sequence,
                     "correlation_id": event.correlation_id,
-                },
-            )
+                }
+                for event in events
+            ]
+            log.info("an event of a service call", extra={"action": "service_call.event", "each": each})
         return {}
 
     def close(self) -> None:

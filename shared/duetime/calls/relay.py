@@ -40,6 +40,8 @@ FIRST_BACKOFF_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 60.0
 STORE_RETRY_SECONDS = 0.75
 """With its jitter less than a second: so soon an outage of the store is over for events, as it is for timers."""
+GATHER_SECONDS = 0.1
+"""An event that comes alone goes out at once. What is written in this time after it goes out together."""
 _ERRORS_PER_LINE = 20
 MAX_BLOCKED = 500
 """Calls that may wait for another try at once. Beyond that all publishing pauses: a publisher is down."""
@@ -53,7 +55,7 @@ class RelaySettings:
 
     lease_seconds: float = 10.0
     poll_interval_seconds: float = 1.0
-    batch: int = 200
+    batch: int = 500
     retention_seconds: float = 7 * 86_400.0
     prune_interval_seconds: float = 60.0
     prune_limit: int = 500
@@ -152,6 +154,8 @@ class OutboxRelay:
         """Call ``run_once`` until told to stop, then give the lease back."""
         while not self._stop.is_set():
             seconds = self.run_once()
+            if self._is_eager and seconds:
+                self._stop.wait(min(seconds, GATHER_SECONDS))
             # While it backs off, a hint says nothing new.
             (self._wake if self._is_eager else self._stop).wait(seconds)
             self._wake.clear()
@@ -192,7 +196,9 @@ class OutboxRelay:
         found = self._outbox.unpublished(limit=settings.batch, skip=frozenset(waiting))
         is_page_full = len(found) >= settings.batch
         self._observe(found, len(waiting))
-        if not is_page_full:  # those that were wanted and are not there have been seen to by somebody else
+        if (
+            self._blocked and not is_page_full
+        ):  # those that were wanted and are not there have been seen to by somebody else
             known = {ref_of(stored.event) for stored in found} | waiting.keys()
             self._blocked = {ref: blocked for ref, blocked in self._blocked.items() if ref in known}
         if found:
@@ -239,8 +245,8 @@ class OutboxRelay:
     def _observe(self, found: Sequence[OutboxEvent], blocked: int) -> None:
         self.stats.backlog = len(found) + blocked
         now = self._clock.now()
-        ages = ((now - stored.event.occurred_at).total_seconds() for stored in found)
-        self.stats.oldest_seconds = int(max(ages, default=0.0))
+        oldest = min((stored.event.occurred_at for stored in found), default=now)
+        self.stats.oldest_seconds = int((now - oldest).total_seconds())
 
     # -- the rest --------------------------------------------------------------------------------------------
 

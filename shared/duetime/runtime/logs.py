@@ -1,9 +1,9 @@
 """Logging: what one event looks like on standard output or error, locally and on Lambda.
 
 Code logs through ``logging.getLogger(__name__)`` with ``extra={"action": "shard.claimed", ...}``: the action is the
-stable name of the event, the other extras are its facts. ``configure_logging`` decides how that is written:
-one JSON object per line, or ``time LEVEL action message key=value ...`` for people. Times are UTC. Both go
-through ``redaction``.
+stable name of the event, the other extras are its facts. An extra ``each``, a list of further facts, makes a line of
+each of these: many lines at the price of few. ``configure_logging`` decides how that is written: one JSON object per
+line, or ``time LEVEL action message key=value ...`` for people. Times are UTC. Both go through ``redaction``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar, Token
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -36,6 +36,7 @@ class LogLevel(StrEnum):
 _context: ContextVar[dict[str, object]] = ContextVar("duetime_log_context", default={})  # noqa: B039 (never mutated)
 
 _STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "action"}
+_NO_FACTS = _STANDARD_ATTRIBUTES | {"each"}
 
 _AMBIGUOUS = re.compile("[ \"'=]")
 
@@ -82,38 +83,51 @@ class _Formatter(logging.Formatter):
         super().__init__()
         self._fields = dict(fields)
 
-    def facts(self, record: logging.LogRecord) -> dict[str, object]:
-        """Return the redacted fields of an event: the process's, the context's and its own."""
-        extras = {name: value for name, value in vars(record).items() if name not in _STANDARD_ATTRIBUTES}
-        return {name: redact_field(name, value) for name, value in (self._fields | _context.get() | extras).items()}
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the lines of an event, with the redacted fields of the process, of the context and of its own."""
+        extras = {name: value for name, value in vars(record).items() if name not in _NO_FACTS}
+        facts = _redacted(self._fields | _context.get() | extras)
+        each: Sequence[Mapping[str, object]] = getattr(record, "each", ({},))
+        return "\n".join(self.lines(record, [facts | _redacted(own) for own in each]))
+
+    def lines(self, record: logging.LogRecord, facts: Sequence[Mapping[str, object]]) -> Iterator[str]:
+        """Return the line of each of these facts."""
+        raise NotImplementedError
 
 
 class JsonFormatter(_Formatter):
     """One object: ``time``, ``level``, ``action``, ``message``, ``logger``, then the facts and ``exception``."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        event: dict[str, object] = {
+    def lines(self, record: logging.LogRecord, facts: Sequence[Mapping[str, object]]) -> Iterator[str]:
+        fixed: dict[str, object] = {
             "time": _time(record),
             "level": record.levelname.lower(),
             "action": getattr(record, "action", None),
             "message": redact_text(record.getMessage()),
             "logger": record.name,
         }
-        event |= {name: value for name, value in self.facts(record).items() if name not in event}
-        if record.exc_info:
-            event["exception"] = redact_text(self.formatException(record.exc_info))
-        return json.dumps(event, default=str, ensure_ascii=False, separators=(",", ":"))
+        end = {"exception": redact_text(self.formatException(record.exc_info))} if record.exc_info else {}
+        for own in facts:
+            yield _encode({**fixed, **own, **fixed, **end})
 
 
 class TextFormatter(_Formatter):
     """``2026-12-20T15:30:00.123Z INFO    shard.claimed  message  shard_id=3``, a traceback on lines of its own."""
 
-    def format(self, record: logging.LogRecord) -> str:
+    def lines(self, record: logging.LogRecord, facts: Sequence[Mapping[str, object]]) -> Iterator[str]:
         action = getattr(record, "action", record.name)
         parts = [f"{_time(record)} {record.levelname:<7} {action}", _one_line(redact_text(record.getMessage()))]
-        parts += [f"{name}={_plain(value)}" for name, value in self.facts(record).items()]
-        line = "  ".join(part for part in parts if part)
-        return f"{line}\n{redact_text(self.formatException(record.exc_info))}" if record.exc_info else line
+        end = f"\n{redact_text(self.formatException(record.exc_info))}" if record.exc_info else ""
+        for own in facts:
+            shown = [f"{name}={_plain(value)}" for name, value in own.items()]
+            yield "  ".join(part for part in (*parts, *shown) if part) + end
+
+
+_encode = json.JSONEncoder(default=str, ensure_ascii=False, separators=(",", ":")).encode
+
+
+def _redacted(facts: Mapping[str, object]) -> dict[str, object]:
+    return {name: redact_field(name, value) for name, value in facts.items()}
 
 
 def _time(record: logging.LogRecord) -> str:
@@ -127,10 +141,9 @@ def _one_line(text: str) -> str:
 
 def _plain(value: object) -> str:
     """A value as the text format shows it: bare when that is unambiguous, else as JSON."""
+    if isinstance(value, str) and value and value.isprintable() and _AMBIGUOUS.search(value) is None:
+        return str(value)
     if isinstance(value, float):
         return f"{value:.6g}"
     text = str(value)
-    if isinstance(value, int):
-        return text
-    is_bare = isinstance(value, str) and text != "" and text.isprintable() and _AMBIGUOUS.search(text) is None
-    return text if is_bare else json.dumps(value, default=str, ensure_ascii=not text.isprintable())
+    return text if isinstance(value, int) else json.dumps(value, default=str, ensure_ascii=not text.isprintable())

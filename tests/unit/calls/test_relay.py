@@ -335,10 +335,11 @@ def test_the_log_publisher_tells_no_payload(outbox, clock, caplog) -> None:
     caplog.set_level(logging.INFO)
     outbox.append(make_event(payload_json='{"url":"https://receiver.test/?token=s3cret"}'))
     make_relay(outbox, [LogPublisher()], clock).run_once()
-    (line,) = [record for record in caplog.records if getattr(record, "action", "") == "service_call.event"]
-    assert line.type == "ServiceCallSubmitted"
-    assert (line.tenant_id, line.call_id, line.sequence) == ("acme", "call-1", 1)
-    assert "s3cret" not in str(vars(line))
+    (record,) = [record for record in caplog.records if getattr(record, "action", "") == "service_call.event"]
+    (line,) = record.each
+    assert line["type"] == "ServiceCallSubmitted"
+    assert (line["tenant_id"], line["call_id"], line["sequence"]) == ("acme", "call-1", 1)
+    assert "s3cret" not in str(vars(record))
 
 
 # -- any interleaving ----------------------------------------------------------------------------------------------

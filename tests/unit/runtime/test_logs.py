@@ -47,6 +47,17 @@ def test_json_has_time_action_message_and_every_extra(stream: io.StringIO) -> No
     assert abs((datetime.fromisoformat(str(event["time"])) - datetime.now(UTC)).total_seconds()) < 60
 
 
+@pytest.mark.parametrize("log_format", LogFormat)
+def test_each_makes_a_line_of_each_of_its_facts(stream: io.StringIO, log_format: LogFormat) -> None:
+    configure_logging(log_format, LogLevel.INFO, stream, worker="w")
+    each = [{"number": 1, "token": "s3cret"}, {"number": 2}]
+    logger.info("said once", extra={"action": "a.b", "shared": "s", "each": each})
+    first, second = stream.getvalue().splitlines()
+    assert "s3cret" not in first
+    for line in (first, second):
+        assert all(text in line for text in ("a.b", "said once", "worker", "shared", "number"))
+
+
 def test_an_extra_cannot_take_the_place_of_a_fixed_field(stream: io.StringIO) -> None:
     configure_logging(LogFormat.JSON, LogLevel.INFO, stream)
     logger.info("real", extra={"action": "a.b", "time": "never", "level": "fake"})
