@@ -72,9 +72,9 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
     """A handle whose unchanging options are set once; ``prepare`` sets what differs from callback to callback."""
 
     __slots__ = (
-        *("_chunks", "_connections", "_guard", "_head", "_is_cut_off", "_is_large", "_is_refused"),
-        *("_is_sent", "_kind", "_opened", "_room", "_target", "_timeout_ms", "_truncated", "_waited_seconds"),
-        *("is_stale", "key"),
+        *("_chunks", "_connections", "_guard", "_has_own_connection", "_head", "_is_cut_off", "_is_large"),
+        *("_is_refused", "_is_sent", "_kind", "_opened", "_room", "_target", "_timeout_ms", "_truncated"),
+        *("_waited_seconds", "is_stale", "key"),
     )
     _target: Target
 
@@ -102,7 +102,9 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         self.setopt(pycurl.HTTP_CONTENT_DECODING, 0)
         self.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
         self.setopt(pycurl.NOSIGNAL, 1)
-        self._kind = _POST
+        self._kind: tuple[Method, bool, bool] | None = _POST
+        """None: that of no callback."""
+        self._has_own_connection = False
         self.setopt(pycurl.POST, 1)
         self.setopt(pycurl.TCP_KEEPALIVE, 1)
         self.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, ceil(settings.connect_timeout_seconds * 1000)))
@@ -155,16 +157,18 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         self._waited_seconds = self._seconds()
         self._timeout_ms = max(1, self._timeout_ms - int(self.getinfo(pycurl.TOTAL_TIME) * 1000))
         self.setopt(pycurl.TIMEOUT_MS, self._timeout_ms)
-        method, has_body, _ = self._kind
-        self._change_kind(method, has_body, True)
+        self.setopt(pycurl.FRESH_CONNECT, 1)
+        self._kind = None
 
     def _change_kind(self, method: Method, has_body: bool, has_own_connection: bool) -> None:
         """Set what is not as it was for the callback before, or must not be as it was for this one."""
         self._kind = (method, has_body, has_own_connection)
+        self._has_own_connection = has_own_connection
         self.setopt(pycurl.POST if has_body else pycurl.HTTPGET, 1)
         # With its own word for the method, libcurl does not take the body of a POST to be of one.
         self.setopt(pycurl.CUSTOMREQUEST, str(method))
         self.setopt(pycurl.FRESH_CONNECT, has_own_connection)
+        self.setopt(pycurl.FORBID_REUSE, has_own_connection)
 
     def _address(self, callback: Callback) -> None:
         headers = (*callback.headers, _NO_EXPECT)
@@ -252,7 +256,8 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
             self._is_cut_off = True
             return _ABORT
         if self._opened:
-            self._connections.made(connection, self._opened)
+            if not self._has_own_connection:
+                self._connections.made(connection, self._opened)
         elif self._connections.is_ended(connection):
             self.is_stale = True
             return _ABORT
