@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from duetime.calls.message_log import LogRules, logged_request
@@ -24,6 +24,7 @@ from duetime.delivery.call_request import CallRequest, call_request
 from duetime.domain.call_steps import CallRules, ExecutionResult, NewId, Transition, begun, concluded, timed_out
 from duetime.domain.errors import CallUnreadable
 from duetime.domain.executions import Execution, ExecutionStatus, LoggedMessage
+from duetime.domain.hot_dataclass import hot_dataclass
 from duetime.domain.redaction import shown_url
 from duetime.domain.service_calls import CALLS_PREFIX, CallStatus, ServiceCall, tenant_of
 from duetime.domain.times import round_down
@@ -52,7 +53,7 @@ _LEASE_LOST = StartResult(status=StartStatus.LEASE_LOST)
 _UNAVAILABLE = StartResult(status=StartStatus.UNAVAILABLE)
 
 
-@dataclass(frozen=True, slots=True)
+@hot_dataclass(frozen=True, slots=True)
 class OpenExecution:
     """The token of a message: the call as it became with its open execution."""
 
@@ -60,7 +61,7 @@ class OpenExecution:
     execution: Execution
 
 
-@dataclass(frozen=True, slots=True)
+@hot_dataclass(frozen=True, slots=True)
 class _Step:
     """A transition to be applied, and what the turn is when it was."""
 
@@ -69,7 +70,7 @@ class _Step:
     result: StartResult
 
 
-@dataclass(frozen=True, slots=True)
+@hot_dataclass(frozen=True, slots=True)
 class _End:
     """A response to be stored: its place among the others, the call as far as is known, and what came."""
 
@@ -116,8 +117,7 @@ class CallExecutor:
             for turn, call in zip(turns, calls, strict=True)
         ]
         steps = [each for each in decided if isinstance(each, _Step)]
-        leased = [replace(step.transition, lease=step.turn.lease) for step in steps]
-        statuses = self._calls.apply(leased, now=now) if steps else []
+        statuses = self._calls.apply([step.transition for step in steps], now=now) if steps else []
         pairs = zip(steps, statuses, strict=True)
         taken = iter([self._taken(step, status, now) for step, status in pairs])
         return [next(taken) if isinstance(each, _Step) else each for each in decided]
@@ -174,6 +174,7 @@ class CallExecutor:
             new_id=self._new_id,
             now=now,
             rules=self._rules,
+            lease=turn.lease,
         )
         return _Step(turn, transition, self._to_send(request, transition.after, transition.executions[0]))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from duetime.delivery.headers import Header
@@ -37,7 +38,7 @@ def logged_response(result: CallbackResult, rules: LogRules) -> LoggedMessage:
 
 
 def _logged(headers: Sequence[Header], body: bytes | None, rules: LogRules, *, is_whole: bool) -> LoggedMessage:
-    shown = tuple((name, shown_value(name, value, rules)) for name, value in headers)
+    shown = tuple([(name, shown_value(name, value, rules)) for name, value in headers])
     if not body:
         return LoggedMessage(headers=shown, is_truncated=not is_whole)
     if not rules.keeps_bodies:
@@ -103,14 +104,18 @@ def _redacted_bytes(body: bytes, headers: Sequence[Header], fields: NamePatterns
 # -- headers -------------------------------------------------------------------------------------------------------
 
 
-def _read_head(lines: Sequence[bytes]) -> list[Header]:
-    """Parse raw header lines. Bytes beyond ASCII are read as UTF-8 if they are, else as Latin-1."""
+@lru_cache(maxsize=128)
+def _read_head(lines: tuple[bytes, ...]) -> tuple[Header, ...]:
+    """Parse raw header lines. Bytes beyond ASCII are read as UTF-8 if they are, else as Latin-1.
+
+    Within a second many heads are the same.
+    """
     headers = []
     for line in lines:
         name, colon, value = line.partition(b":")
         if colon:
             headers.append((_readable(name), _readable(value)))
-    return headers
+    return tuple(headers)
 
 
 def _readable(raw: bytes) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Final
 
 from duetime.delivery.headers import Header, header_line, is_reserved_in_calls, stored_headers, visible
 from duetime.delivery.port import Callback
 from duetime.delivery.request import USER_AGENT
+from duetime.domain.hot_dataclass import hot_dataclass
 from duetime.domain.json_text import is_json
 from duetime.domain.service_calls import Method, ServiceCall
 from duetime.domain.targets import is_arn
@@ -23,7 +23,7 @@ _NO_CONTENT_TYPE = "Content-Type:"
 """Without it libcurl would call content that it is not told the type of a form."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_dataclass(frozen=True, slots=True, kw_only=True)
 class CallRequest:
     """One request, final. ``body`` None: without content. ``Host`` and ``Content-Length`` are left to the client."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from duetime.domain.hot_dataclass import hot_dataclass
 from duetime.domain.times import format_instant
 
 
@@ -31,7 +31,7 @@ class CallEventType(StrEnum):
         return self in (CallEventType.SUCCEEDED, CallEventType.FAILED, CallEventType.CANCELLED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_dataclass(frozen=True, slots=True, kw_only=True)
 class CallEvent:
     """``event_id`` is a UUIDv7. ``aggregate_id`` is the service call; ``sequence`` counts its events from 1 without
     gaps and is their order. ``causation_id`` is the event, or for the first one whatever else, that led to it.
@@ -50,6 +50,13 @@ class CallEvent:
 
     def document(self) -> dict[str, Any]:
         """The envelope as it is published: JSON values, camelCase names."""
+        return {**self._head(), "payload": json.loads(self.payload_json)}
+
+    def to_json(self) -> str:
+        """The text of ``document``, with the payload's as it is stored."""
+        return f'{json.dumps(self._head(), separators=(",", ":"))[:-1]},"payload":{self.payload_json}}}'
+
+    def _head(self) -> dict[str, Any]:
         return {
             "id": self.event_id,
             "type": str(self.type),
@@ -59,8 +66,4 @@ class CallEvent:
             "occurredAt": format_instant(self.occurred_at),
             "correlationId": self.correlation_id,
             "causationId": self.causation_id,
-            "payload": json.loads(self.payload_json),
         }
-
-    def to_json(self) -> str:
-        return json.dumps(self.document(), separators=(",", ":"))

@@ -15,6 +15,7 @@ from typing import Any
 
 from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.domain.executions import Execution, ExecutionStatus, LoggedMessage
+from duetime.domain.hot_dataclass import hot_dataclass
 from duetime.domain.namespaces import Namespace
 from duetime.domain.service_calls import (
     CallChange,
@@ -36,7 +37,7 @@ NewId = Callable[[], str]
 """Makes UUIDv7s, each later than the one before."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
     """A change to be stored in one transaction, if the stored revision is that of ``before`` (None: no such call).
 
@@ -66,7 +67,7 @@ class CallRules:
     retention_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionResult:
     """The result of the exchange. ``failure`` None: a 2xx. ``retry_after_seconds``: the receiver's Retry-After.
 
@@ -210,6 +211,7 @@ def begun(
     new_id: NewId,
     now: datetime,
     rules: CallRules,
+    lease: Lease | None = None,
 ) -> Transition:
     """The next execution begins: the due time was reached, or it is time for another attempt.
 
@@ -247,7 +249,7 @@ def begun(
         wake_at=execution.deadline_at,
         **first,
     )
-    return Transition(before=call, after=after, executions=(execution,), events=tuple(events.events))
+    return Transition(before=call, after=after, executions=(execution,), events=tuple(events.events), lease=lease)
 
 
 def concluded(

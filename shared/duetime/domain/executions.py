@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from duetime.domain.hot_dataclass import hot_dataclass
 from duetime.domain.service_calls import CallFailure, Method
 
 
@@ -15,7 +15,7 @@ class ExecutionStatus(StrEnum):
     FAILED = "Failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedMessage:
     """A request as it was sent, or a response, as the log keeps it: redacted, its body cut to the limit.
 
@@ -34,7 +34,7 @@ class LoggedMessage:
 REDACTED = "[redacted]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
     """One attempt. ``number`` counts from 1; ``deadline_at`` is when the watchdog ends it.
 

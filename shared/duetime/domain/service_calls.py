@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Final
 
 from duetime.domain.errors import CallFinished, CallRunning
+from duetime.domain.hot_dataclass import hot_dataclass
 from duetime.domain.retry import RetryPolicy, read_retry_policy
 from duetime.domain.timers import UNSET, Timer, TimerContent, TimerState, Unset
 
@@ -62,7 +63,7 @@ class CallFailure(StrEnum):
     """What is stored cannot be read: only lists show it so, and nothing is sent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSpec:
     """The request as the tenant gave it.
 
@@ -87,7 +88,7 @@ def request_spec(*, method: Method, url: str, headers_json: str | None, body_jso
     return RequestSpec(method=method, url=url, headers_json=headers_json, body_json=body_json, body_bytes=body_bytes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_dataclass(frozen=True, slots=True, kw_only=True)
 class CallContent:
     """The content that the client gave. One that is ``starred`` never expires.
 
@@ -113,7 +114,7 @@ class CallContent:
             return ONE_ATTEMPT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_dataclass(frozen=True, slots=True, kw_only=True)
 class Submission(CallContent):
     """A validated submission of a tenant. ``due_at`` None: now.
 
@@ -126,7 +127,7 @@ class Submission(CallContent):
     rerun_of: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_dataclass(frozen=True, slots=True, kw_only=True)
 class CallOutcome:
     """The outcome of a finished call, or of the last execution of one that will be retried.
 
@@ -140,7 +141,7 @@ class CallOutcome:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceCall(CallContent):
     """A stored service call. All times are UTC with whole milliseconds.
 

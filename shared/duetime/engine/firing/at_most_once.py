@@ -38,8 +38,8 @@ log = logging.getLogger(__name__)
 
 _MOST_OF_A_LIFE = 0.7
 _LEAST_SECONDS = 1.0
-_BATCH_SIZE = 25
-"""A message is sent when its whole batch is begun."""
+_BATCH_SIZE = 100
+"""A message is sent when its whole batch is begun, which is a transaction where the store can make one."""
 _COPIES = 4
 """Of a body: as it is stored, as it is sent, the HTTP client's own, and in the log."""
 _LARGEST_BYTES = _COPIES * MAX_BODY_BYTES

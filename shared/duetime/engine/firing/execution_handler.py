@@ -9,18 +9,18 @@ the handler's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
 from duetime.delivery.port import Callback, CallbackResult
+from duetime.domain.hot_dataclass import hot_dataclass
 from duetime.domain.service_calls import CallStatus
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
 
 
-@dataclass(frozen=True, slots=True)
+@hot_dataclass(frozen=True, slots=True)
 class Turn:
     """The turn of a due timer, taken under ``lease``.
 
@@ -50,7 +50,7 @@ class StartStatus(StrEnum):
     """The store cannot take this for now, unlike other turns: nothing was sent, and ``begin`` is asked again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """``callback`` is sent, with a key of the engine's. ``token`` comes back with its response.
 
@@ -63,7 +63,7 @@ class Message:
     respond_by: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_dataclass(frozen=True, slots=True, kw_only=True)
 class StartResult:
     """``message`` is set exactly with BEGUN. ``wake_at``: when the timer is due next, as stored.
 
@@ -78,7 +78,7 @@ class StartResult:
     is_timed_out: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@hot_dataclass(frozen=True, slots=True)
 class ExecutionResponse:
     """What came of a message of this handler: a response, or why there is none."""
 
@@ -86,7 +86,7 @@ class ExecutionResponse:
     result: CallbackResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusion:
     """``wake_at``: when the timer is due next; None: not any more, or not by this. ``ended_as`` as in a turn.
 

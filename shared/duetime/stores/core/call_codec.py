@@ -72,6 +72,7 @@ _LABELS = tuple(each.name for each in _FACTS if each.name not in {*STEP, *_OF_SU
 _step, _label = (itemgetter(*(_PLACES[name] for name in names)) for names in (STEP, _LABELS))
 _labels = attrgetter(*(_RENAMED.get(name, name) for name in _LABELS))
 _STATUSES = {status.value: status for status in CallStatus}
+_METHODS = {method.value: method for method in Method}
 _UNREADABLE = "the stored service call cannot be read"
 
 
@@ -158,7 +159,7 @@ def decode_call(row: Row) -> ServiceCall:
         values = dict(zip(_ATTRIBUTES, row, strict=False))
         for place in _INSTANTS:
             values[_ATTRIBUTES[place]] = _read_instant[place](row[place])
-        values["status"] = CallStatus(values["status"])
+        values["status"] = _STATUSES[values["status"]]
         values["tags"] = values["tags"] or ()
         values["outcome"] = _decode_outcome(values["outcome"])
         request = _decode_request(*row[len(_FACTS) :])
@@ -217,7 +218,7 @@ def _encode_request(request: RequestSpec) -> str:
 def _decode_request(spec_json: str, body_json: str | None = None) -> RequestSpec:
     spec = read_json(spec_json)
     return RequestSpec(
-        method=Method(spec["method"]),
+        method=_METHODS[spec["method"]],
         url=spec["url"],
         headers_json=spec["headers"],
         body_json=body_json,

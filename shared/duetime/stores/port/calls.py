@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from duetime.domain.call_events import CallEvent
+from duetime.domain.hot_dataclass import hot_dataclass
 from duetime.domain.service_calls import CallStatus, ServiceCall
 
 
@@ -55,7 +56,7 @@ class CallFilter:
     order: CallOrder = CallOrder.NEWEST
 
 
-@dataclass(frozen=True, slots=True)
+@hot_dataclass(frozen=True, slots=True)
 class CallRef:
     tenant_id: str
     call_id: str

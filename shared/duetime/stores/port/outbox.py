@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from duetime.domain.call_events import CallEvent
+from duetime.domain.hot_dataclass import hot_dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@hot_dataclass(frozen=True, slots=True)
 class OutboxEvent:
     """An event as it is stored."""
 
