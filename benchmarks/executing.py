@@ -3,8 +3,7 @@
     python -m benchmarks.executing [--number 3000] [--rounds 2]
 
 For each: the rate from the due time until the last one has ended, and the server's CPU. A timer costs one record; a
-service call a begin and an end, an entry of the log, five events and their publication. PUT may reuse a connection;
-POST, which must not be sent twice, has one of its own for each call.
+service call a begin and an end, an entry of the log, five events and their publication, and a connection of its own.
 """
 
 from __future__ import annotations
