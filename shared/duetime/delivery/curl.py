@@ -16,8 +16,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-import pycurl
-
 from duetime.delivery.connections import Connections
 from duetime.delivery.dns import Resolve, system_resolve
 from duetime.delivery.egress import RefusedUrl
@@ -82,7 +80,6 @@ class _Sending:
         self._multi = Multi(settings, self._loop, self._on_ready)
         self._connections = Connections(2 * settings.max_connections)
         self._idle: list[Transfer] = []
-        self._in_flight: set[Transfer] = set()
         self._waiting = PendingLookups()
         self._queue: deque[tuple[Callback, Target, float]] = deque()
         """They begin in their turn. With each where it goes, and since when (monotonic seconds) its deadline runs."""
@@ -157,7 +154,7 @@ class _Sending:
                     self._multi.add(transfer)
                     continue
                 self._results.append(transfer.failed(code, message) if code else transfer.succeeded())
-                self._in_flight.discard(transfer)
+                self._multi.forget(transfer)
                 self._release(transfer)
         except Exception:  # whatever state libcurl is in: what is in flight must get its results
             _logger.exception("sending broke off; starting afresh", extra={"action": "sender.broken"})
@@ -213,8 +210,6 @@ class _Sending:
             self._results.append(error_result(callback.key, TransportError.REFUSED_URL, str(error)))
         except Exception:
             self._not_started(callback)
-        else:
-            self._in_flight.add(transfer)
 
     def _not_started(self, callback: Callback) -> None:
         """In an exception handler. Out of memory, say: none of the callback's fault, and none of the next one's."""
@@ -234,12 +229,9 @@ class _Sending:
         for callback, _, _ in self._queue:
             self._results.append(error_result(callback.key, TransportError.ABORTED, why))
         self._queue.clear()
-        for transfer in self._in_flight:
+        for transfer in self._multi.remove_all():
             self._results.append(error_result(transfer.key, TransportError.ABORTED, why))
-            with contextlib.suppress(pycurl.error):
-                self._multi.remove(transfer)
             transfer.close()
-        self._in_flight.clear()
 
     def _close_multi(self) -> None:
         """Close all connections, in a thread that may be left behind.

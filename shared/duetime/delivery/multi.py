@@ -42,8 +42,24 @@ class Multi:
         self._curl.setopt(pycurl.M_MAX_TOTAL_CONNECTIONS, settings.max_connections)
         self._curl.setopt(pycurl.M_MAX_HOST_CONNECTIONS, settings.max_connections_per_host)
         self._curl.setopt(pycurl.M_SOCKETFUNCTION, self._watch)
-        self.add: Callable[[Transfer], None] = self._curl.add_handle
-        self.remove: Callable[[Transfer], None] = self._curl.remove_handle
+        self._added: dict[pycurl.Curl, Transfer] = {}
+        """By their handles, which libcurl names them by."""
+
+    def add(self, transfer: Transfer) -> None:
+        self._curl.add_handle(transfer.handle)
+        self._added[transfer.handle] = transfer
+
+    def forget(self, transfer: Transfer) -> None:
+        del self._added[transfer.handle]
+
+    def remove_all(self) -> list[Transfer]:
+        """Remove and return those that were added and are not forgotten."""
+        for handle in self._added:
+            with contextlib.suppress(pycurl.error):  # it has ended
+                self._curl.remove_handle(handle)
+        transfers = list(self._added.values())
+        self._added.clear()
+        return transfers
 
     def serve(self) -> None:
         """Let the transfers go on whose sockets are ready."""
@@ -63,17 +79,15 @@ class Multi:
         return None if timeout_ms < 0 else timeout_ms / 1000
 
     def finished(self) -> Iterator[tuple[Transfer, int, str]]:
-        """Transfers that ended since the last call, each removed, with libcurl's error code (0: none) and message."""
+        """Transfers that ended since the last call, with libcurl's error code (0: none) and message. Each is to be
+        added again or forgotten."""
         curl = self._curl
         more = True
         while more:
             more, succeeded, failed = curl.info_read(_MAX_EVENTS)
-            for transfer in succeeded:
-                curl.remove_handle(transfer)
-                yield transfer, 0, ""
-            for transfer, code, message in failed:
-                curl.remove_handle(transfer)
-                yield transfer, code, message
+            for handle, code, message in (*((handle, 0, "") for handle in succeeded), *failed):
+                curl.remove_handle(handle)
+                yield self._added[handle], code, message
 
     def detach(self) -> None:
         """Leave the event loop."""

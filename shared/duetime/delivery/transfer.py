@@ -68,17 +68,22 @@ class _Handed(socket.socket):
         self.close()
 
 
-class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
-    """A handle whose unchanging options are set once; ``prepare`` sets what differs from callback to callback."""
+class Transfer:
+    """A handle whose unchanging options are set once; ``prepare`` sets what differs from callback to callback.
+
+    It has its handle and is none: pycurl takes a microsecond for each attribute of a class that is derived from its.
+    """
 
     __slots__ = (
-        *("_chunks", "_connections", "_guard", "_has_own_connection", "_head", "_is_cut_off", "_is_large"),
-        *("_is_refused", "_is_sent", "_kind", "_opened", "_room", "_target", "_timeout_ms", "_truncated"),
-        *("_waited_seconds", "is_stale", "key"),
+        *("_chunks", "_connections", "_getinfo", "_guard", "_has_own_connection", "_head", "_is_cut_off"),
+        *("_is_large", "_is_refused", "_is_sent", "_kind", "_opened", "_room", "_setopt", "_target"),
+        *("_timeout_ms", "_truncated", "_waited_seconds", "handle", "is_stale", "key"),
     )
     _target: Target
 
     def __init__(self, settings: SenderSettings, guard: Guard, connections: Connections) -> None:
+        self.handle = pycurl.Curl()
+        self._setopt, self._getinfo = self.handle.setopt, self.handle.getinfo
         self.key = 0
         self.is_stale = False
         self._guard = guard
@@ -95,29 +100,29 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         self._timeout_ms = 0
         self._is_large = False
         # No environment, no files and no state may have a say in where a callback goes and what it carries.
-        self.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
-        self.setopt(pycurl.PROXY, "")
-        self.setopt(pycurl.NETRC, pycurl.NETRC_IGNORED)
-        self.setopt(pycurl.FOLLOWLOCATION, 0)
-        self.setopt(pycurl.HTTP_CONTENT_DECODING, 0)
-        self.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
-        self.setopt(pycurl.NOSIGNAL, 1)
+        self._setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        self._setopt(pycurl.PROXY, "")
+        self._setopt(pycurl.NETRC, pycurl.NETRC_IGNORED)
+        self._setopt(pycurl.FOLLOWLOCATION, 0)
+        self._setopt(pycurl.HTTP_CONTENT_DECODING, 0)
+        self._setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
+        self._setopt(pycurl.NOSIGNAL, 1)
         self._kind: tuple[Method, bool, bool] | None = _POST
         """None: that of no callback."""
         self._has_own_connection = False
-        self.setopt(pycurl.POST, 1)
-        self.setopt(pycurl.TCP_KEEPALIVE, 1)
-        self.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, ceil(settings.connect_timeout_seconds * 1000)))
-        self.setopt(pycurl.DNS_CACHE_TIMEOUT, _PIN_SECONDS)
-        self.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
-        self.setopt(pycurl.SOCKOPTFUNCTION, self._note_socket)
-        self.setopt(pycurl.PREREQFUNCTION, self._may_send)
-        self.setopt(pycurl.SSL_VERIFYPEER, 1)
-        self.setopt(pycurl.SSL_VERIFYHOST, 2)
+        self._setopt(pycurl.POST, 1)
+        self._setopt(pycurl.TCP_KEEPALIVE, 1)
+        self._setopt(pycurl.CONNECTTIMEOUT_MS, max(1, ceil(settings.connect_timeout_seconds * 1000)))
+        self._setopt(pycurl.DNS_CACHE_TIMEOUT, _PIN_SECONDS)
+        self._setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
+        self._setopt(pycurl.SOCKOPTFUNCTION, self._note_socket)
+        self._setopt(pycurl.PREREQFUNCTION, self._may_send)
+        self._setopt(pycurl.SSL_VERIFYPEER, 1)
+        self._setopt(pycurl.SSL_VERIFYHOST, 2)
         if settings.ca_file is not None:
-            self.setopt(pycurl.CAINFO, settings.ca_file)
-        self.setopt(pycurl.WRITEFUNCTION, self._receive)
-        self.setopt(pycurl.HEADERFUNCTION, self._head.write)  # libcurl takes no more than 300 KB
+            self._setopt(pycurl.CAINFO, settings.ca_file)
+        self._setopt(pycurl.WRITEFUNCTION, self._receive)
+        self._setopt(pycurl.HEADERFUNCTION, self._head.write)  # libcurl takes no more than 300 KB
 
     def prepare(self, callback: Callback, target: Target, waited_seconds: float = 0.0) -> None:
         """Set what this callback needs. Raises ``Unsendable``.
@@ -133,7 +138,7 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         if target.pins:
             # On every callback, since it costs next to nothing: so no order of events can leave libcurl without the
             # addresses, or with others. A list that was set for another host is not applied again by itself.
-            self.setopt(pycurl.RESOLVE, target.pins)
+            self._setopt(pycurl.RESOLVE, target.pins)
         self._target = target
         self._is_refused = self._is_sent = self._is_cut_off = False
         self._waited_seconds = waited_seconds
@@ -142,11 +147,11 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         if kind != self._kind:
             self._change_kind(*kind)
         if body is not None:
-            self.setopt(pycurl.POSTFIELDS, body)
+            self._setopt(pycurl.POSTFIELDS, body)
             self._is_large = len(body) > _MAX_KEPT_BODY_BYTES
         timeout_ms = max(1, ceil((callback.timeout_seconds - waited_seconds) * 1000))  # 0 would mean no deadline
         if timeout_ms != self._timeout_ms:
-            self.setopt(pycurl.TIMEOUT_MS, timeout_ms)
+            self._setopt(pycurl.TIMEOUT_MS, timeout_ms)
             self._timeout_ms = timeout_ms
         self._opened.clear()
         self.key = callback.key
@@ -155,38 +160,38 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         """Prepare what was ``is_stale`` for a new connection, within what is left of its deadline."""
         self.is_stale = False
         self._waited_seconds = self._seconds()
-        self._timeout_ms = max(1, self._timeout_ms - int(self.getinfo(pycurl.TOTAL_TIME) * 1000))
-        self.setopt(pycurl.TIMEOUT_MS, self._timeout_ms)
-        self.setopt(pycurl.FRESH_CONNECT, 1)
+        self._timeout_ms = max(1, self._timeout_ms - int(self._getinfo(pycurl.TOTAL_TIME) * 1000))
+        self._setopt(pycurl.TIMEOUT_MS, self._timeout_ms)
+        self._setopt(pycurl.FRESH_CONNECT, 1)
         self._kind = None
 
     def _change_kind(self, method: Method, has_body: bool, has_own_connection: bool) -> None:
         """Set what is not as it was for the callback before, or must not be as it was for this one."""
         self._kind = (method, has_body, has_own_connection)
         self._has_own_connection = has_own_connection
-        self.setopt(pycurl.POST if has_body else pycurl.HTTPGET, 1)
+        self._setopt(pycurl.POST if has_body else pycurl.HTTPGET, 1)
         # With its own word for the method, libcurl does not take the body of a POST to be of one.
-        self.setopt(pycurl.CUSTOMREQUEST, str(method))
-        self.setopt(pycurl.FRESH_CONNECT, has_own_connection)
-        self.setopt(pycurl.FORBID_REUSE, has_own_connection)
+        self._setopt(pycurl.CUSTOMREQUEST, str(method))
+        self._setopt(pycurl.FRESH_CONNECT, has_own_connection)
+        self._setopt(pycurl.FORBID_REUSE, has_own_connection)
 
     def _address(self, callback: Callback) -> None:
         headers = (*callback.headers, _NO_EXPECT)
         try:
-            self.setopt(pycurl.URL, callback.url)
-            self.setopt(pycurl.HTTPHEADER, headers)
+            self._setopt(pycurl.URL, callback.url)
+            self._setopt(pycurl.HTTPHEADER, headers)
         except UnicodeEncodeError:  # pycurl takes text in ASCII alone
-            self.setopt(pycurl.URL, callback.url.encode())
-            self.setopt(pycurl.HTTPHEADER, [header.encode("latin-1") for header in headers])
+            self._setopt(pycurl.URL, callback.url.encode())
+            self._setopt(pycurl.HTTPHEADER, [header.encode("latin-1") for header in headers])
 
     def succeeded(self) -> CallbackResult:
         """The result of a transfer that ended well."""
-        return self._answer(self.getinfo(pycurl.RESPONSE_CODE))
+        return self._answer(self._getinfo(pycurl.RESPONSE_CODE))
 
     def failed(self, code: int, message: str) -> CallbackResult:
         """The result of a transfer that libcurl gave up with error ``code``."""
         if code == pycurl.E_WRITE_ERROR and self._truncated:
-            return self._answer(self.getinfo(pycurl.RESPONSE_CODE))  # it was us who would not read on
+            return self._answer(self._getinfo(pycurl.RESPONSE_CODE))  # it was us who would not read on
         if self._is_refused:
             message = "the connection would have led to an address that may not be called"
             return error_result(self.key, TransportError.REFUSED_ADDRESS, message, self._seconds())
@@ -194,7 +199,7 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
             message = "the connection, kept from an earlier request, was closed before a response came"
             return error_result(self.key, TransportError.PROTOCOL, message, self._seconds())
         error = _ERRORS.get(code, TransportError.PROTOCOL)
-        if code == pycurl.E_UNSUPPORTED_PROTOCOL and not self.getinfo(pycurl.REQUEST_SIZE):
+        if code == pycurl.E_UNSUPPORTED_PROTOCOL and not self._getinfo(pycurl.REQUEST_SIZE):
             error = TransportError.REFUSED_URL  # after a request it means a response that is not HTTP/1
         return error_result(self.key, error, message, self._seconds())
 
@@ -207,8 +212,11 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
             self._room = MAX_RESPONSE_BYTES
             self._truncated = False
         if self._is_large:
-            self.setopt(pycurl.POSTFIELDS, b"")
+            self._setopt(pycurl.POSTFIELDS, b"")
             self._is_large = False
+
+    def close(self) -> None:
+        self.handle.close()
 
     def _answer(self, status: int) -> CallbackResult:
         chunks = self._chunks
@@ -227,7 +235,7 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         )
 
     def _seconds(self) -> float:
-        return float(self.getinfo(pycurl.TOTAL_TIME)) + self._waited_seconds
+        return float(self._getinfo(pycurl.TOTAL_TIME)) + self._waited_seconds
 
     def _open_socket(self, _purpose: int, address: Any) -> socket.socket | int:
         """libcurl's wish to connect: once per connection and address, before anything is sent."""
