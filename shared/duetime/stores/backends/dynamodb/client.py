@@ -55,6 +55,9 @@ def make_client(
     loader.list_available_services = lambda _: ["dynamodb"]  # else it looks into the folders of all services
     session.register_component("response_parser_factory", FastParsers())
     client: Any = session.create_client("dynamodb", config=config, **arguments)
-    client._serializer = FastSerializer(client._serializer)
+    serializer = getattr(client, "_serializer", None)
+    # Lambda updates botocore by itself: one that is made otherwise, or speaks no JSON, does without.
+    if serializer is not None and client.meta.service_model.resolved_protocol == "json":
+        client._serializer = FastSerializer(serializer)
     made: DynamoDBClient = client
     return made
