@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 
 _READS_AHEAD = 3
 """In so many poll intervals each shard is looked at, also where its last read failed once."""
+_QUICK_SECONDS = 0.1
+"""A callback that takes longer does not hold up a hand-over: it is parked."""
 FINAL_WRITES_SECONDS = 5.0
 """Kept back from a deadline for the last records and the release of the shards."""
 
@@ -243,17 +245,20 @@ class Poller:
                 task.result()
 
     async def _drain(self, deadline: float | None) -> None:
-        """Let what is in flight finish; hand shards back as soon as nothing of them is."""
+        """Let what is in flight finish, parked if it takes long; hand shards back as soon as nothing holds them."""
         self._leases.stop_claiming()
         self._firing.drain()
+        park_at = self._clock.monotonic() + _QUICK_SECONDS
         end = self._clock.monotonic() + self._settings.drain_seconds
         if deadline is not None:
             end = min(end, deadline - min(FINAL_WRITES_SECONDS, (deadline - self._clock.monotonic()) / 2))
         for shard in self._leases.owned.values():
             shard.is_releasing = True
         while self._clock.monotonic() < end and not self._firing.is_idle:
-            self._firing.tend()
-            await self._wake.wait(min(0.1, end - self._clock.monotonic()))
+            if self._clock.monotonic() >= park_at:
+                self._firing.park_all()
+            self._leases.release_soon()
+            await self._wake.wait(min(_QUICK_SECONDS, end - self._clock.monotonic()))
         self._firing.park_all()
         final = self._clock.monotonic() + FINAL_WRITES_SECONDS
         while self._clock.monotonic() < final and self._firing.unstored:

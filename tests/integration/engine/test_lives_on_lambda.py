@@ -137,21 +137,36 @@ def test_a_poller_that_cannot_start_another_goes_on_while_callbacks_can_still_en
     assert set(sender.counts().values()) == {1}
 
 
-@pytest.mark.parametrize("callback_seconds", [1.5, 10.0, 100.0])
-def test_no_callback_is_sent_again_because_its_pollers_life_has_ended(
+@pytest.mark.parametrize("callback_seconds", [0.05, 1.5, 10.0, 100.0])
+def test_a_hand_over_sends_no_callback_again_and_waits_for_none(
     store: Store, clock: VirtualClock, callback_seconds: float
 ) -> None:
-    sender = ScriptedSender(lambda _: Script(delay_seconds=callback_seconds))
+    """The first life ends in the thirteenth minute."""
+
+    def script(body: dict[str, object]) -> Script:
+        return Script(delay_seconds=callback_seconds if str(body["timerId"]).startswith("slow") else 0.0)
+
+    sender = ScriptedSender(script)
     slow = [
         make_timer(f"slow{second}", execute_at=START + timedelta(seconds=second), callback_timeout_seconds=120)
         for second in range(600, 800, 2)
     ]
+    quick = [
+        make_timer(
+            f"quick{n}", execute_at=START + timedelta(seconds=600 + n / 20), callback_url="https://quick.test/"
+        )
+        for n in range(4_000)
+    ]
     put(store, slow, START)
+    put(store, quick, START)
 
     play(store, clock, sender, minutes=25)
 
     counts = sender.counts()
-    assert {counts[timer.timer_id] for timer in slow} == {1}
+    assert {counts[timer.timer_id] for timer in [*slow, *quick]} == {1}
+    late = sorted(lag_seconds(body) for body in sender.received if str(body["timerId"]).startswith("quick"))
+    assert late[-1] < 0.6
+    assert late[int(len(late) * 0.99)] < 0.3
 
 
 def test_shards_that_appear_join_the_part_that_has_room(

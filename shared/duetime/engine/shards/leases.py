@@ -66,7 +66,7 @@ class LeaseKeeper:
         self._worker_id = worker_id
         self._on_recovery = on_recovery
         self._drop = drop
-        self._alarm = WakeupEvent()
+        self._alarm, self._release_alarm = WakeupEvent(), WakeupEvent()
         self.owned: dict[int, ShardState] = {}
         self._unrenewed: list[ShardState] = []
         self._claims = ShardClaims(
@@ -105,6 +105,10 @@ class LeaseKeeper:
         """Ask the store now which shards there are, and not at the next interval."""
         self._alarm.set()
 
+    def release_soon(self) -> None:
+        """Release now what nothing holds any more, and not at the next interval."""
+        self._release_alarm.set()
+
     async def run(self) -> None:
         """Look after ownership until cancelled.
 
@@ -112,7 +116,7 @@ class LeaseKeeper:
         and is told when the store is back. So an outage costs the store little and nobody much time after its end.
         """
         tasks = [
-            asyncio.ensure_future(self._repeat(self._keep, WakeupEvent())),
+            asyncio.ensure_future(self._repeat(self._keep, self._release_alarm)),
             asyncio.ensure_future(self._repeat(self._claim, self._alarm)),
         ]
         try:
