@@ -101,18 +101,26 @@ def cpu_seconds_of(process_id: int | str) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
 
+_KEPT_SECONDS = 3.0
+"""The server closes a connection that is idle for longer than 5 s."""
+
+
 class Client:
     """One kept-alive connection."""
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self._used_at = 0.0
 
     def request(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Status and decoded body. ``body`` is JSON text in bytes, or a value."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"content-type": "application/json"} if data is not None else {}
+        if time.monotonic() - self._used_at > _KEPT_SECONDS:
+            self._connection.close()  # and opened by the request
         self._connection.request(method, path, data, headers)
         answer = self._connection.getresponse()
+        self._used_at = time.monotonic()
         return answer.status, json.loads(answer.read() or b"null")
 
     def create(self, timers: list[dict[str, Any]], *, namespace: str = "default") -> None:
