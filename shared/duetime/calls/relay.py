@@ -196,9 +196,8 @@ class OutboxRelay:
         found = self._outbox.unpublished(limit=settings.batch, skip=frozenset(waiting))
         is_page_full = len(found) >= settings.batch
         self._observe(found, len(waiting))
-        if (
-            self._blocked and not is_page_full
-        ):  # those that were wanted and are not there have been seen to by somebody else
+        if self._blocked and not is_page_full:
+            # Those that were wanted and are not there have been seen to by somebody else.
             known = {ref_of(stored.event) for stored in found} | waiting.keys()
             self._blocked = {ref: blocked for ref, blocked in self._blocked.items() if ref in known}
         if found:

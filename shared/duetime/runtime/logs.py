@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar, Token
 from datetime import UTC, datetime
@@ -78,7 +79,7 @@ def configure_logging(log_format: LogFormat, level: LogLevel, stream: TextIO, **
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
 
 
-class _Formatter(logging.Formatter):
+class _Formatter(logging.Formatter, ABC):
     def __init__(self, fields: Mapping[str, object]) -> None:
         super().__init__()
         self._fields = dict(fields)
@@ -90,9 +91,9 @@ class _Formatter(logging.Formatter):
         each: Sequence[Mapping[str, object]] = getattr(record, "each", ({},))
         return "\n".join(self.lines(record, [facts | _redacted(own) for own in each]))
 
+    @abstractmethod
     def lines(self, record: logging.LogRecord, facts: Sequence[Mapping[str, object]]) -> Iterator[str]:
         """Return the line of each of these facts."""
-        raise NotImplementedError
 
 
 class JsonFormatter(_Formatter):
@@ -108,7 +109,7 @@ class JsonFormatter(_Formatter):
         }
         end = {"exception": redact_text(self.formatException(record.exc_info))} if record.exc_info else {}
         for own in facts:
-            yield _encode({**fixed, **own, **fixed, **end})
+            yield _encode({**fixed, **own, **fixed, **end})  # fixed ones come first, and no fact replaces them
 
 
 class TextFormatter(_Formatter):
