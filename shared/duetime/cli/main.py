@@ -36,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 130
     except UnicodeDecodeError as error:
-        return _fail(2, f"what was read is no text in UTF-8: {error.reason} at byte {error.start}")
+        return _fail(2, f"what was read is not UTF-8: {error.reason} at byte {error.start}")
     except InvalidSettings as error:
         return _fail(2, error.message)
     except DuetimeError as error:

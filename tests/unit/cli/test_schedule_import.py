@@ -228,7 +228,7 @@ def test_files_of_other_editors_are_read_or_refused_in_one_line(cli: Cli, tmp_pa
     assert out.startswith("create default/bom-")
 
     file.write_text("@daily curl https://a.test/\n", encoding="utf-16")
-    assert "no text in UTF-8" in cli.fails("schedules", "import", "default", str(file), code=2)
+    assert "is not UTF-8" in cli.fails("schedules", "import", "default", str(file), code=2)
 
 
 def test_what_cannot_be_read_or_has_no_place_is_one_line(cli: Cli) -> None:

@@ -72,7 +72,7 @@ class _FastParser(JSONParser):
         try:
             parsed = msgspec.json.decode(body, type=dict[str, Any])
         except msgspec.DecodeError as error:  # botocore would take it for an empty response
-            raise ResponseParserError(f"a response of DynamoDB is no JSON: {error}") from error
+            raise ResponseParserError(f"a response of DynamoDB is not JSON: {error}") from error
         if b'"B"' in body:
             _decode_bytes(parsed)
         headers = {name.lower(): value for name, value in response["headers"].items()}
