@@ -19,7 +19,7 @@ from duetime.domain.call_steps import Transition
 from duetime.domain.executions import LoggedMessage
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.backends.dynamodb.backend import DynamoDbBackend
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import ApplyStatus, CallRef
 from duetime.testing.contract import call_builders as make
 from tests.support.capacity import CapacityMeter, counted_client
@@ -59,7 +59,7 @@ class Life:
     """Takes ``number`` calls through their lives, side by side, and counts each step."""
 
     def __init__(self, client: Any, number: int) -> None:
-        self._store = CoreStore(DynamoDbBackend(client, unique_table_name(), batch_statements=False))
+        self._store = Store(DynamoDbBackend(client, unique_table_name(), batch_statements=False))
         self._store.initialise()
         self._number = number
         self._meter = CapacityMeter(client)
@@ -120,7 +120,7 @@ class Life:
 
 def print_reads(client: Any, number: int) -> None:
     """Requests and read items of reading calls back."""
-    store = CoreStore(DynamoDbBackend(client, unique_table_name(), batch_statements=False))
+    store = Store(DynamoDbBackend(client, unique_table_name(), batch_statements=False))
     store.initialise()
     submitted = [make.submitted(**USUAL) for _ in range(number)]
     store.calls.apply(submitted, now=NOW)

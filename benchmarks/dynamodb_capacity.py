@@ -24,7 +24,7 @@ from duetime.domain.timers import Timer
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.clock import SystemClock
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.core.timer_codec import encode
 from duetime.stores.entities import TIMER
 from duetime.stores.port.timers import PutMode
@@ -46,7 +46,7 @@ FIELDS: dict[str, Any] = {
 """A usual timer: below 1 KB with its index entry."""
 
 
-def new_store(client: Any, *, shards: int, now: datetime, batch_statements: bool) -> tuple[CoreStore, Namespace]:
+def new_store(client: Any, *, shards: int, now: datetime, batch_statements: bool) -> tuple[Store, Namespace]:
     store = dynamodb_store(client, unique_table_name(), batch_statements=batch_statements)
     store.initialise()
     return store, store.catalogue.create_namespace("bench", num_shards=shards, dedicated=False, now=now)[0]
@@ -106,7 +106,7 @@ def print_repeated(client: Any, now: datetime) -> None:
         show(f"write units of a {step}", **{f"n{place}": unit for place, unit in enumerate(units, 1)})
 
 
-async def poll(store: CoreStore, clock: SystemClock, *, fired: int, seconds: float) -> float:
+async def poll(store: Store, clock: SystemClock, *, fired: int, seconds: float) -> float:
     """Run a real poller until ``fired`` callbacks are recorded or ``seconds`` have passed; how long it ran."""
     stop = asyncio.Event()
     poller = Poller(

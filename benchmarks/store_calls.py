@@ -27,10 +27,10 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.service_calls import CallStatus, Method, Submission, calls_namespace, request_spec
 from duetime.stores.core.calls import CallStore
 from duetime.stores.core.outbox import Outbox
+from duetime.stores.core.store import Store
 from duetime.stores.open import open_store
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, CallRef
 from duetime.stores.port.outbox import OutboxEvent
-from duetime.stores.port.store import Store
 from duetime.testing.contract.steps import claim_shard
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -26,9 +26,9 @@ from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer, TimerContent, TimerState, content_digest, new_timer
 from duetime.stores.backends.sql.tables import RowType
 from duetime.stores.core import timer_codec
+from duetime.stores.core.store import Store
 from duetime.stores.entities import TIMER
 from duetime.stores.open import open_store
-from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode, PutStatus
 from duetime.testing.contract.steps import claim_shard
 

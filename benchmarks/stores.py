@@ -37,9 +37,8 @@ from benchmarks.store_sql import NOW, NUM_SHARDS, create, fired, make_timers, re
 from duetime.stores.backends.cassandra.backend import CassandraBackend
 from duetime.stores.backends.sql.backend import SqlBackend
 from duetime.stores.backends.sql.dialects.driver_connection import DriverConnection
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.open import open_store
-from duetime.stores.port.store import Store
 from duetime.testing.contract.steps import claim_shard
 from tests.support.server_stores import empty_store, server_names
 
@@ -62,7 +61,7 @@ def requests_sent(store: Store) -> Iterator[Callable[[], int]]:
         nonlocal sent
         sent += 1
 
-    if isinstance(store, CoreStore) and isinstance(store.backend, SqlBackend):
+    if isinstance(store, Store) and isinstance(store.backend, SqlBackend):
         engine = store.backend.database.engine
         if engine.name in ("sqlite", "postgresql"):
             run = DriverConnection.exec_driver_sql
@@ -74,7 +73,7 @@ def requests_sent(store: Store) -> Iterator[Callable[[], int]]:
             sa.event.listen(*listened)
             forget = partial(sa.event.remove, *listened)
     else:
-        assert isinstance(store, CoreStore)
+        assert isinstance(store, Store)
         assert isinstance(store.backend, CassandraBackend)
         session = store.backend.session._connected()
         session.add_request_init_listener(note)

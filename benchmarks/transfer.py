@@ -24,8 +24,8 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.service_calls import Method, Submission, request_spec
 from duetime.domain.timers import TimerContent, content_digest, new_timer
 from duetime.runtime.ids import new_id
+from duetime.stores.core.store import Store
 from duetime.stores.open import open_store
-from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode
 from tests.support.server_stores import empty_store, server_names
 

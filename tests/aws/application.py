@@ -18,7 +18,7 @@ from duetime.domain.principals import Role
 from duetime.domain.service_calls import ServiceCall
 from duetime.runtime.clock import SystemClock
 from duetime.stores.backends.dynamodb.url import default_calls_table_name
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import ApplyStatus
 from scripts.aws_local import ROOT
 from tests.aws.permissions import Permission, permissions_for
@@ -142,6 +142,6 @@ def received(sqs: Any, queue_url: str, is_enough: Callable[[list[Any]], bool]) -
     return bodies
 
 
-def apply(store: CoreStore, transition: Transition) -> ServiceCall:
+def apply(store: Store, transition: Transition) -> ServiceCall:
     assert store.calls.apply([transition], now=SystemClock().now()) == [ApplyStatus.APPLIED]
     return transition.after

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from duetime.runtime.clock import SystemClock
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from scripts.aws_local import ROOT, build
 from tests.aws.application import KEY, PATIENCE_SECONDS, Account, Event, Template, read_event
 from tests.support.dynamodb import dynamodb_store
@@ -51,7 +51,7 @@ def account(
 
 
 @pytest.fixture
-def calls_store(ministack_client: Any, timers_table: str) -> CoreStore:
+def calls_store(ministack_client: Any, timers_table: str) -> Store:
     """The tables that the functions work on, and a tenant that has submitted a service call before."""
     store = dynamodb_store(ministack_client, timers_table)
     store.catalogue.create_namespace(

@@ -20,7 +20,7 @@ from duetime.domain.outcomes import RecordStatus
 from duetime.domain.principals import Role
 from duetime.domain.service_calls import CallStatus
 from duetime.runtime.clock import SystemClock
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import CallRef
 from duetime.testing.contract import call_builders as make_calls
 from duetime.testing.contract import call_steps as steps
@@ -102,7 +102,7 @@ def test_a_key_acts_for_its_tenant_and_role_and_is_in_no_log(
     assert created.key.key_id in log
 
 
-def fail_timers(store: CoreStore, *timer_ids: str) -> None:
+def fail_timers(store: Store, *timer_ids: str) -> None:
     """What pollers do to timers of the namespace ``default`` that are refused."""
     namespace, now = store.catalogue.get_namespace("default"), SystemClock().now()
     assert namespace is not None
@@ -229,7 +229,7 @@ def test_the_service_calls_api_uses_just_the_permissions_that_it_has(
     assert account.used == permissions_of(template.of_type("AWS::IAM::Role")["ServiceCallsApiRole"])
 
 
-def execute_often(store: CoreStore, call_id: str) -> None:
+def execute_often(store: Store, call_id: str) -> None:
     """Give a call more executions than a transaction can remove, and an end."""
     now = SystemClock().now()
     (call,) = store.calls.get([CallRef("default", call_id)], now=now)
@@ -241,7 +241,7 @@ def execute_often(store: CoreStore, call_id: str) -> None:
         apply(store, replace(transition, executions=(*transition.executions, *others)))
 
 
-def finish_calls(store: CoreStore, *call_ids: str) -> None:
+def finish_calls(store: Store, *call_ids: str) -> None:
     """What pollers do to calls whose receivers are away."""
     now = SystemClock().now()
     for call in store.calls.get([CallRef("default", call_id) for call_id in call_ids], now=now):
@@ -296,7 +296,7 @@ def test_the_poller_takes_the_shards_of_another_pollers_event(account: Account, 
 
 
 def test_the_poller_uses_just_the_permissions_that_it_has(
-    account: Account, template: Template, load_event: LoadEvent, calls_store: CoreStore
+    account: Account, template: Template, load_event: LoadEvent, calls_store: Store
 ) -> None:
     may_answer = threading.Event()
 

@@ -20,7 +20,7 @@ from duetime.stores.backends.dynamodb.derived import expiring
 from duetime.stores.backends.dynamodb.layouts import call_item_key, event_sort_key
 from duetime.stores.backends.dynamodb.stream import read_record
 from duetime.stores.backends.dynamodb.url import default_calls_table_name
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import CallRef
 from duetime.stores.port.timers import TimerFilter, TimerRef
 from duetime.testing.contract import call_builders as make_calls
@@ -47,7 +47,7 @@ class Subscriber:
         return received(self._sqs, self._queue_url, lambda found: len(found) >= count)
 
 
-def live(store: CoreStore, *, ago: timedelta = timedelta(0), **fields: Any) -> ServiceCall:
+def live(store: Store, *, ago: timedelta = timedelta(0), **fields: Any) -> ServiceCall:
     """A call from its submission to its end: seven events in three items."""
     now = SystemClock().now() - ago
     running = make_calls.begun(apply(store, make_calls.submitted(now=now, **fields)), now=now)
@@ -69,7 +69,7 @@ def records_of(ministack_url: str, table: str) -> list[dict[str, Any]]:
 
 
 def test_the_outbox_publishes_what_the_stream_tells_of(
-    account: Account, ministack_url: str, calls_store: CoreStore, timers_table: str
+    account: Account, ministack_url: str, calls_store: Store, timers_table: str
 ) -> None:
     subscriber = Subscriber(ministack_url)
     calls = [live(calls_store), live(calls_store)]
@@ -90,7 +90,7 @@ def test_the_outbox_publishes_what_the_stream_tells_of(
 
 
 def test_the_outbox_reports_what_it_could_not_publish_and_the_schedule_makes_up_for_it(
-    account: Account, ministack_url: str, load_event: LoadEvent, calls_store: CoreStore, timers_table: str
+    account: Account, ministack_url: str, load_event: LoadEvent, calls_store: Store, timers_table: str
 ) -> None:
     subscriber = Subscriber(ministack_url)
     live(calls_store)
@@ -111,7 +111,7 @@ def test_the_outbox_reports_what_it_could_not_publish_and_the_schedule_makes_up_
 
 
 def test_the_outbox_puts_the_timers_that_deliver_to_a_webhook(
-    account: Account, ministack_url: str, calls_store: CoreStore, timers_table: str
+    account: Account, ministack_url: str, calls_store: Store, timers_table: str
 ) -> None:
     now = SystemClock().now()
     namespace, _ = calls_store.catalogue.create_namespace(
@@ -133,7 +133,7 @@ def test_the_outbox_uses_just_the_permissions_that_it_has(
     template: Template,
     load_event: LoadEvent,
     ministack_url: str,
-    calls_store: CoreStore,
+    calls_store: Store,
     timers_table: str,
 ) -> None:
     now = SystemClock().now()

@@ -27,7 +27,7 @@ from duetime.delivery.port import Callback
 from duetime.domain.call_steps import CallRules
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import VirtualClock, VirtualTimeLoop
 from tests.histories.plan import NAMESPACES, POLLERS, START, TENANT, Fault, FaultKind, Plan, Request
 from tests.support.engine import make_poller

@@ -15,7 +15,7 @@ from duetime.delivery.encryption import SecretBox
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from tests.support.clock import FakeClock
 from tests.support.http import Api
 from tests.support.parts import Overlay

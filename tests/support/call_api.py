@@ -16,8 +16,8 @@ from duetime.domain.call_steps import CallRules
 from duetime.domain.service_calls import ServiceCall, calls_namespace
 from duetime.domain.timers import Timer
 from duetime.stores.core.calls import CallStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import CallRef
-from duetime.stores.port.store import Store
 from duetime.testing.contract import call_steps as steps
 from duetime.testing.contract.call_builders import RULES, ids_at
 from tests.support.clock import NOW, FakeClock

@@ -22,7 +22,7 @@ from duetime.stores.backends.cassandra.requests import Statement
 from duetime.stores.backends.cassandra.schema import initialise, tables
 from duetime.stores.backends.cassandra.session import CassandraSession
 from duetime.stores.backends.cassandra.url import CassandraUrl, parse_cassandra_url
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.entities import TIMER
 from duetime.stores.time_source import TimeSource
 from duetime.testing.contract import Subject
@@ -70,11 +70,11 @@ def patient(url: str) -> CassandraUrl:
     return replace(parse_cassandra_url(url), timeout_seconds=60.0)
 
 
-def store_on(session: CassandraSession) -> CoreStore:
-    return CoreStore(CassandraBackend(session, time_source=TimeSource.CALLER))
+def store_on(session: CassandraSession) -> Store:
+    return Store(CassandraBackend(session, time_source=TimeSource.CALLER))
 
 
-def session_of(store: CoreStore) -> CassandraSession:
+def session_of(store: Store) -> CassandraSession:
     assert isinstance(store.backend, CassandraBackend)
     return store.backend.session
 
@@ -120,9 +120,9 @@ def server_subject() -> Iterator[Subject]:
     url = empty_keyspace()
     session = shared_session(url)
     store = store_on(session)
-    others: list[CoreStore] = []
+    others: list[Store] = []
 
-    def reopen() -> CoreStore:
+    def reopen() -> Store:
         others.append(store_on(CassandraSession(patient(url))))
         return others[-1]
 
@@ -152,7 +152,7 @@ def client_of(network: Network) -> CassandraSession:
 
 
 @contextmanager
-def store_over(network: Network | None = None) -> Iterator[CoreStore]:
+def store_over(network: Network | None = None) -> Iterator[Store]:
     """A store in the process's keyspace, which is empty."""
     empty_keyspace()
     store = store_on(client_of(network or new_network()))

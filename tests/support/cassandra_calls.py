@@ -12,7 +12,7 @@ from duetime.stores.backends.cassandra import hints
 from duetime.stores.backends.cassandra.backend import CassandraBackend
 from duetime.stores.backends.cassandra.hints import Attempts
 from duetime.stores.core.calls import CallStore
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.time_source import TimeSource
 from tests.support.cassandra import client_of, empty_keyspace, new_network, own_keyspace
 from tests.support.cassandra_faults import Fault, Network, Request
@@ -21,7 +21,7 @@ from tests.support.cassandra_faults import Fault, Network, Request
 class OpenedCalls(CallStore):
     """A call store with its outbox and its timers."""
 
-    def __init__(self, store: CoreStore) -> None:
+    def __init__(self, store: Store) -> None:
         super().__init__(store.backend)
         self.outbox = store.outbox
         self.timers = store.timers
@@ -35,13 +35,13 @@ class World:
         empty_keyspace()
         self.now_s = 1_800_000_000.0
         self.network = new_network()
-        self._opened: list[CoreStore] = []
+        self._opened: list[Store] = []
 
     def open(self, *, ahead_s: float = 0.0) -> OpenedCalls:
         """A call store as another process has it, whose clock is ahead of the others'."""
         attempts = Attempts(lambda: self.now_s + ahead_s)
         backend = CassandraBackend(client_of(self.network), time_source=TimeSource.CALLER, attempts=attempts)
-        store = CoreStore(backend)
+        store = Store(backend)
         self._opened.append(store)
         return OpenedCalls(store)
 

@@ -28,7 +28,7 @@ from duetime.stores.backend import (
     Written,
     spelled_out,
 )
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.entities import ENTITIES, SERVICE_CALL, TIMER
 from duetime.stores.entity import DAMAGED, AccessPath, Entity, Key, Kind, Place, Row, Value
 from duetime.stores.time_source import StoreTime
@@ -179,14 +179,14 @@ class DictionaryBackend:
 def dictionary_subject() -> Iterator[Subject]:
     backend = DictionaryBackend()
     yield Subject(
-        store=CoreStore(backend),
+        store=Store(backend),
         corrupt=lambda timer: backend.damage(
             TIMER, (timer.shard_id, timer.namespace, timer.timer_id), timer_tags="{broken"
         ),
         corrupt_call=lambda call: backend.damage(
             SERVICE_CALL, (call.tenant_id, call.call_id), request_spec="{broken"
         ),
-        reopen=lambda: CoreStore(backend),
+        reopen=lambda: Store(backend),
     )
 
 

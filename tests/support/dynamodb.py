@@ -31,7 +31,7 @@ from duetime.stores.backends.dynamodb.expansion import expanded
 from duetime.stores.backends.dynamodb.items import Item
 from duetime.stores.backends.dynamodb.layouts import LAYOUTS
 from duetime.stores.backends.dynamodb.url import default_calls_table_name, parse_dynamodb_url
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.entities import EVENT, SERVICE_CALL, TIMER
 from duetime.stores.entity import Entity, Row
 from duetime.stores.time_source import TimeSource
@@ -60,8 +60,8 @@ def item_of(entity: Entity, row: Row) -> Item:
 
 def dynamodb_store(
     client: Any, table_name: str, *, time_source: TimeSource = TimeSource.CALLER, **options: Any
-) -> CoreStore:
-    return CoreStore(DynamoDbBackend(client, table_name, time_source=time_source, **options))
+) -> Store:
+    return Store(DynamoDbBackend(client, table_name, time_source=time_source, **options))
 
 
 @lru_cache
@@ -89,7 +89,7 @@ def served_subject(client: Any) -> Iterator[Subject]:
 
 
 def _subject(client: Any, name: str, *, batch_statements: bool, is_thread_safe: bool) -> Subject:
-    def open_again() -> CoreStore:
+    def open_again() -> Store:
         return dynamodb_store(
             client,
             name,

@@ -29,7 +29,7 @@ from duetime.engine.shards.reading import Position, ShardReading, Span
 from duetime.engine.shards.shard import ShardState
 from duetime.engine.stats import EngineStats
 from duetime.engine.waiting import Offload, Threads, WakeupEvent
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import PutMode
 from duetime.stores.store_clock import StoreClock
 from duetime.stores.time_source import StoreTime

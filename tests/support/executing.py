@@ -22,8 +22,8 @@ from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.engine.waiting import Offload
 from duetime.stores.core.calls import CallStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef
-from duetime.stores.port.store import Store
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract.steps import claim_shard
 from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually

@@ -22,7 +22,7 @@ from duetime.domain.timers import Timer
 from duetime.stores.backends.mongodb.backend import MongoDbBackend, open_mongodb
 from duetime.stores.backends.mongodb.database import Database
 from duetime.stores.backends.mongodb.documents import key_of
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.entities import ENTITIES, TIMER
 from duetime.stores.time_source import TimeSource
 from duetime.testing.contract import Subject
@@ -63,11 +63,11 @@ def mongodb_database(url: str) -> Iterator[str]:
         drop_database(url, name)
 
 
-def open_store_of(url: str, name: str) -> CoreStore:
-    return CoreStore(open_mongodb(with_database(url, name, _PATIENCE), time_source=TimeSource.CALLER))
+def open_store_of(url: str, name: str) -> Store:
+    return Store(open_mongodb(with_database(url, name, _PATIENCE), time_source=TimeSource.CALLER))
 
 
-def database_of(store: CoreStore) -> Database:
+def database_of(store: Store) -> Database:
     assert isinstance(store.backend, MongoDbBackend)
     return store.backend.database
 
@@ -83,7 +83,7 @@ def drop_database(url: str, name: str) -> None:
         client.drop_database(name)
 
 
-def without_ttl(store: CoreStore) -> None:
+def without_ttl(store: Store) -> None:
     """Make the indexes anew without their TTL: what expires stays until it is pruned."""
     for entity in ENTITIES:
         collection = database_of(store)[entity.table]
@@ -123,7 +123,7 @@ def mongodb_subject(url: str) -> Iterator[Subject]:
     store = stores[0]
     database = database_of(store)
 
-    def reopen() -> CoreStore:
+    def reopen() -> Store:
         stores.append(open_store_of(url, name))
         return stores[-1]
 

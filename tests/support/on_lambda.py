@@ -13,7 +13,7 @@ from duetime.engine.stats import EngineSnapshot
 from duetime.runtime.poller_function import PollerFunction
 from duetime.runtime.settings import PollerSettings
 from duetime.runtime.waking import FanOutFailed
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import InlineOffload, VirtualClock
 from tests.support.engine import make_poller
 from tests.support.scripted_sender import ScriptedSender

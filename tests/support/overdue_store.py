@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.timers import Timer
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import LOOKED_AT_PER_TIMER, DuePage, IsKnown, IsWanted
 from duetime.testing.virtual_time import VirtualClock
 from tests.support.clock import NOW as START

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from duetime.stores.backends.sql.dialects.sqlite import SqliteDialect
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.time_source import TimeSource
 from tests.support.sql_store import SqlStore
 
@@ -55,7 +55,7 @@ class _SameStatements(SqlStore):
 
     def __init__(self, other: SqlStore) -> None:
         self.database = other.database
-        CoreStore.__init__(self, other.backend)
+        Store.__init__(self, other.backend)
 
 
 def _made(path: Path | None) -> _Lent:

@@ -21,8 +21,8 @@ from duetime.delivery.egress import EgressPolicy
 from duetime.domain.principals import Role
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
 from duetime.runtime.wiring import Handler
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import CallRef
-from duetime.stores.port.store import Store
 from duetime.testing.contract import call_steps as steps
 from tests.support.api import context_for
 from tests.support.call_api import call_services, calls_store

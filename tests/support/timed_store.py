@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreUnavailable
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.time_source import StoreTime
 from tests.support.parts import Intercepted
 

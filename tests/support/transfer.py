@@ -15,8 +15,8 @@ from duetime.domain.outcomes import recorded
 from duetime.domain.principals import Role
 from duetime.domain.schedule_timers import triggered
 from duetime.domain.timers import Timer, TimerState
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import CallRef
-from duetime.stores.port.store import Store
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps
 from duetime.testing.contract.builders import RETENTION, make_failure, make_timer, make_timers, retried, seconds

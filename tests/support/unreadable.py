@@ -11,7 +11,7 @@ from duetime.domain.api_keys import ApiKey
 from duetime.domain.principals import Role
 from duetime.stores.backends.sql.database import Database
 from duetime.stores.backends.sql.tables import api_keys
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.contract.steps import LaterRole, key_of_later_role, make_unreadable, unreadable_namespace
 from tests.support.sqlite_rows import executed
 

@@ -15,7 +15,7 @@ from duetime.domain.namespaces import EncryptedSecret, Namespace, NamespaceSetti
 from duetime.domain.timers import Timer, TimerState
 from duetime.engine.poller import Poller
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import TimerFilter
 from duetime.testing.virtual_time import VirtualClock
 from tests.support.clock import NOW as START

@@ -28,7 +28,7 @@ from duetime.domain.principals import Principal
 from duetime.domain.redaction import DEFAULT_RULES, RedactionRules
 from duetime.domain.timers import MAX_CALLBACK_TIMEOUT_SECONDS, Timer
 from duetime.domain.times import MIN_INSTANT
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.shared_keys import shared_key
 
 if TYPE_CHECKING:

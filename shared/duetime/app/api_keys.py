@@ -9,7 +9,7 @@ from secrets import token_bytes
 from duetime.domain.api_keys import SECRET_BYTES, ApiKey, hash_of, key_text, new_secret
 from duetime.domain.errors import SecretShownOnce
 from duetime.domain.principals import Role
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

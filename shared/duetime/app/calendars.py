@@ -15,7 +15,7 @@ from duetime.domain.calendars import Calendar, checked, days_namespace, is_name
 from duetime.domain.errors import CalendarNotFound, RevisionMismatch
 from duetime.domain.namespaces import Namespace
 from duetime.recurrence.stored import FindCalendar
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 
 
 @dataclass(frozen=True, slots=True)

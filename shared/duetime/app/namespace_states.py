@@ -24,7 +24,7 @@ from duetime.domain.namespaces import (
 )
 from duetime.domain.principals import Principal
 from duetime.domain.times import format_instant
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import ChangeStatus, TimerFilter, TimerRef
 
 log = logging.getLogger(__name__)

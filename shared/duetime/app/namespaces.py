@@ -35,7 +35,7 @@ from duetime.domain.secrets import (
     secret_text,
     without_secret,
 )
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 
 _TRIES = 5
 

@@ -15,7 +15,7 @@ from duetime.domain.schedules import Occurrence
 from duetime.domain.timers import Timer
 from duetime.domain.times import MILLISECOND
 from duetime.recurrence.stored import occurrences_of
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 
 _READS_BESIDE: Final = 5
 """Of the timers beside a schedule, for its history: those with large payloads, and those of reshards, take more."""

@@ -19,7 +19,7 @@ from duetime.domain.errors import (
 from duetime.domain.event_webhooks import EVENTS_PREFIX, DeliveryId, read_delivery_id
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, Timer, TimerState
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, TimerRef
 from duetime.stores.refusals import apart
 

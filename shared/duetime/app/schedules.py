@@ -43,7 +43,7 @@ from duetime.domain.timers import SERVICE_CALLS, Timer, TimerContent, check_mess
 from duetime.domain.times import MILLISECOND
 from duetime.recurrence.spec import TimingSpec
 from duetime.recurrence.stored import occurrences_by, timing_json, timing_of
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerRef
 
 _TRIES = 5

@@ -41,8 +41,8 @@ from duetime.domain.targets import is_arn
 from duetime.domain.timers import Timer
 from duetime.domain.times import round_up
 from duetime.stores.core.calls import CallStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import ApplyStatus, CallRef, DeleteStatus
-from duetime.stores.port.store import Store
 
 NewId = Callable[[], str]
 StepOf = Callable[[ServiceCall], Transition | None]

@@ -40,8 +40,8 @@ from duetime.domain.errors import (
 from duetime.domain.ids import schedule_id_of
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, Timer, TimerChange, TimerState
+from duetime.stores.core.store import Store
 from duetime.stores.port.pages import Page
-from duetime.stores.port.store import Store
 from duetime.stores.port.timers import (
     ChangeResult,
     ChangeStatus,

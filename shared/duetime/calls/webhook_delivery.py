@@ -25,7 +25,7 @@ from duetime.domain.times import round_up
 from duetime.engine.firing.ordering_policy import Decision
 from duetime.engine.namespace_cache import NamespaceCache
 from duetime.engine.response.classify import Classification, Disposition, classify, retry_after_seconds
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 
 UNUSABLE_SECONDS = 30.0
 MAX_UNUSABLE_SECONDS = 900.0

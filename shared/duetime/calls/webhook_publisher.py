@@ -25,7 +25,7 @@ from duetime.domain.event_webhooks import (
 )
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer, TimerContent, content_digest, new_timer
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import PutMode, PutResult, PutStatus
 from duetime.stores.refusals import apart
 

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from duetime.runtime.settings import load_settings, option, variable
 from duetime.runtime.tuning import Settings, StoreSettings
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S", bound=Settings)

@@ -27,7 +27,7 @@ from duetime.engine.shards.leases import LeaseKeeper
 from duetime.engine.shards.polling import Polling
 from duetime.engine.stats import EngineSnapshot, EngineStats, NamespaceStats, snapshot_of
 from duetime.engine.waiting import Offload, ThreadOffload, Threads, WakeupEvent
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.store_clock import StoreClock
 
 log = logging.getLogger(__name__)

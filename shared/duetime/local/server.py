@@ -41,7 +41,7 @@ from duetime.runtime.outbox_wiring import opened_relay
 from duetime.runtime.settings import LocalSettings, WorkerSettings, child_environment, option
 from duetime.runtime.tuning import EgressSettings, LocalHttp
 from duetime.stores.core.calls import CallStore
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 
 DEFAULT_NAMESPACE = "default"
 STOP_MARGIN_SECONDS = 10.0

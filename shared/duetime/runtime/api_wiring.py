@@ -24,7 +24,7 @@ from duetime.runtime.settings import (
 )
 from duetime.runtime.tuning import ApiTuning, HttpTuning
 from duetime.runtime.wiring import Handler, log_to_lambda, make_secret_box, make_waker, store_clock
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.store_clock import StoreClock
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from duetime.runtime.ids import new_id, new_worker_id, worker_metadata
 from duetime.runtime.settings import LocalSettings, OutboxSettings, WorkerSettings, load_settings
 from duetime.runtime.tuning import EventPublisherName, OutboxTuning
 from duetime.runtime.wiring import log_to_lambda, make_waker, store_clock, write_line
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 
 if TYPE_CHECKING:
     from duetime.runtime.outbox_function import OutboxFunction

@@ -36,7 +36,7 @@ from duetime.runtime.poller_life import TICK_SECONDS, Life, Seat
 from duetime.runtime.settings import MAX_SHARDS_PER_POLLER, PollerSettings, Sleep
 from duetime.runtime.sleeping import FallingAsleep, sleeps_on
 from duetime.runtime.waking import WAKE_EVENT, FanOutFailed, Invoke
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from duetime.domain.errors import StoreError
 from duetime.domain.shards import MAX_DEDICATED_SHARD, Lease
 from duetime.engine.poller import FINAL_WRITES_SECONDS
 from duetime.runtime.settings import PollerSettings
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 
 TICK_SECONDS = 60.0
 """Between two scheduled events."""

@@ -18,7 +18,7 @@ from datetime import timedelta
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreError
 from duetime.runtime.waking import AHEAD_SECONDS, TRUST_SECONDS, is_awake
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 
 IDLE_SECONDS = 300.0
 WATCH_AHEAD_SECONDS = 120.0

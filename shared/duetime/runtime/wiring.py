@@ -26,8 +26,8 @@ from duetime.runtime.logs import configure_logging
 from duetime.runtime.settings import LocalSettings, PollerSettings, WakingSettings, WorkerSettings, load_settings
 from duetime.runtime.tuning import EngineTuning, KeySettings, LocalEvents, LocalKeySettings, Settings
 from duetime.runtime.waking import FanOutFailed, Invoke, Waker
+from duetime.stores.core.store import Store
 from duetime.stores.kinds import BY_SCHEME, SupportLevel
-from duetime.stores.port.store import Store
 from duetime.stores.store_clock import StoreClock
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from duetime.domain.errors import InvalidSettings
+from duetime.stores.core.store import Store
 from duetime.stores.kinds import BY_SCHEME
-from duetime.stores.port.store import Store
 from duetime.stores.time_source import TimeSource
 
 _Opener = Callable[[str, TimeSource], Store]
@@ -14,30 +14,30 @@ _Opener = Callable[[str, TimeSource], Store]
 
 def _open_sql(url: str, time_source: TimeSource) -> Store:
     from duetime.stores.backends.sql.backend import open_sql
-    from duetime.stores.core.store import CoreStore
+    from duetime.stores.core.store import Store
 
-    return CoreStore(open_sql(url, time_source=time_source))
+    return Store(open_sql(url, time_source=time_source))
 
 
 def _open_dynamodb(url: str, time_source: TimeSource) -> Store:
     from duetime.stores.backends.dynamodb.backend import open_dynamodb
-    from duetime.stores.core.store import CoreStore
+    from duetime.stores.core.store import Store
 
-    return CoreStore(open_dynamodb(url, time_source=time_source))
+    return Store(open_dynamodb(url, time_source=time_source))
 
 
 def _open_mongodb(url: str, time_source: TimeSource) -> Store:
     from duetime.stores.backends.mongodb.backend import open_mongodb
-    from duetime.stores.core.store import CoreStore
+    from duetime.stores.core.store import Store
 
-    return CoreStore(open_mongodb(url, time_source=time_source))
+    return Store(open_mongodb(url, time_source=time_source))
 
 
 def _open_cassandra(url: str, time_source: TimeSource) -> Store:
     from duetime.stores.backends.cassandra.backend import open_cassandra
-    from duetime.stores.core.store import CoreStore
+    from duetime.stores.core.store import Store
 
-    return CoreStore(open_cassandra(url, time_source=time_source))
+    return Store(open_cassandra(url, time_source=time_source))
 
 
 _OPENERS: dict[str, _Opener] = {

@@ -33,8 +33,8 @@ from duetime.runtime.outbox_wiring import make_publishers
 from duetime.runtime.settings import LocalSettings
 from duetime.runtime.wiring import Handler
 from duetime.stores.core.calls import CallStore
+from duetime.stores.core.store import Store
 from duetime.stores.open import open_store
-from duetime.stores.port.store import Store
 from duetime.stores.store_clock import StoreClock
 from duetime.stores.time_source import TimeSource
 from duetime.testing.ids import counted_ids

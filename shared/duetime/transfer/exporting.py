@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import BinaryIO
 
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.transfer.lines import (
     Checksum,
     Header,

@@ -19,8 +19,8 @@ from duetime.domain.namespaces import EncryptedSecret, Namespace
 from duetime.domain.occurrences import PastOccurrence
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import ApplyStatus, CallRef
-from duetime.stores.port.store import Store
 from duetime.stores.port.transfer import LoadStatus
 from duetime.stores.refusals import alone, apart
 from duetime.transfer.errors import BadExport, TransferRefused

@@ -19,9 +19,9 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.occurrences import KEPT_OCCURRENCES, PastOccurrence
 from duetime.domain.service_calls import CALLS_PREFIX, CallFailure, ServiceCall, tenant_of
 from duetime.domain.timers import Timer
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import CallFilter, CallRef
 from duetime.stores.port.pages import Page
-from duetime.stores.port.store import Store
 from duetime.stores.port.timers import TimerFilter
 from duetime.transfer.errors import TransferRefused
 from duetime.transfer.lines import Position

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from hashlib import sha256
 
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.transfer.errors import TransferRefused
 
 _SHARDS_AT_ONCE = 500

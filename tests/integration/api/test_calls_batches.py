@@ -10,8 +10,8 @@ import pytest
 from duetime.app.in_parts import AT_ONCE, BUDGET_SECONDS
 from duetime.domain.call_steps import Transition
 from duetime.domain.errors import CallUnreadable, StoreError, StoreUnavailable
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import ApplyStatus, CallRef
-from duetime.stores.port.store import Store
 from tests.support.call_api import BODY, OTHER, CallWorld, call_world_over
 from tests.support.http import Answer, outcomes
 from tests.support.parts import Overlay

@@ -14,7 +14,7 @@ from duetime.app.in_parts import AT_ONCE, BUDGET_SECONDS
 from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.timers import Failure, FailureReason, Timer
 from duetime.domain.times import format_instant
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import PutMode
 from duetime.testing.contract import Subject
 from duetime.testing.contract.builders import failed, fired, leased, make_timer, make_timers, parked, retried

@@ -22,7 +22,7 @@ from duetime.app.timers import Stored, Timers
 from duetime.domain.errors import NamespaceResharding, StoreUnavailable
 from duetime.domain.namespaces import MAX_EARLIER_SHARDS, RESHARD_AFTER, RESHARD_PAUSE, Namespace
 from duetime.stores.backend import Write
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.entities import TIMER
 from duetime.stores.port.timers import PutMode, PutStatus, TimerRef
 from duetime.testing.contract.builders import NOW, RETENTION, fired, make_timer, seconds
@@ -199,7 +199,7 @@ def requests(backend: Counting, act: Callable[[], object]) -> list[str]:
 
 def test_who_is_not_resharded_pays_no_request_more() -> None:
     backend = Counting()
-    store = CoreStore(backend)
+    store = Store(backend)
     plain, _ = store.catalogue.create_namespace("plain", num_shards=4, dedicated=False, now=NOW)
     wider = store.catalogue.reshard_namespace(plain, num_shards=16, until=NOW, now=NOW)
     assert wider is not None
@@ -221,17 +221,17 @@ def test_who_is_not_resharded_pays_no_request_more() -> None:
 
 # -- any order ----------------------------------------------------------------------------------------------------
 
-Prepare = Callable[[CoreStore, Namespace, str], None]
+Prepare = Callable[[Store, Namespace, str], None]
 
 
-def nothing(store: CoreStore, namespace: Namespace, timer_id: str) -> None: ...
+def nothing(store: Store, namespace: Namespace, timer_id: str) -> None: ...
 
 
-def waiting(store: CoreStore, namespace: Namespace, timer_id: str) -> None:
+def waiting(store: Store, namespace: Namespace, timer_id: str) -> None:
     create(store, make_timer(namespace, timer_id))
 
 
-def expired(store: CoreStore, namespace: Namespace, timer_id: str) -> None:
+def expired(store: Store, namespace: Namespace, timer_id: str) -> None:
     (timer,) = create(store, make_timer(namespace, timer_id))
     record(store, [fired(timer, at=NOW - RETENTION)], claim(store, namespace.shard_of(timer_id)))
 
@@ -240,7 +240,7 @@ def expired(store: CoreStore, namespace: Namespace, timer_id: str) -> None:
 def test_in_whatever_order_requests_come_an_id_is_there_once(prepare: Prepare) -> None:
     for seed in range(60):
         backend, chance = Counting(), Random(seed)
-        store = CoreStore(backend)
+        store = Store(backend)
         before, _ = store.catalogue.create_namespace("default", num_shards=4, dedicated=False, now=NOW)
         timer_id = next(moving(before))
         prepare(store, before, timer_id)
@@ -303,7 +303,7 @@ class Skewed:
 class Process:
     """An API process. ``slow``: writes that are under way, with the true time at which they arrive."""
 
-    store: CoreStore
+    store: Store
     clock: Skewed
     is_cut_off: bool = False
     slow: list[tuple[datetime, list[Write], datetime]] = field(default_factory=list)
@@ -328,7 +328,7 @@ class Fleet:
 
     def __init__(self, skews: list[float]) -> None:
         self.backend, self.true = Counting(), FakeClock()
-        self.store = CoreStore(self.backend)
+        self.store = Store(self.backend)
         self.store.catalogue.create_namespace("default", num_shards=2, dedicated=False, now=NOW)
         self.processes = [Process(self.store, Skewed(self.true, each)) for each in skews]
         self.there: dict[str, str] = {}
@@ -361,7 +361,7 @@ class Fleet:
                 process.slow.append((arrives_at, writes, now))
                 raise UnderWayError
 
-            slow = CoreStore(Overlay(self.backend, write=send))
+            slow = Store(Overlay(self.backend, write=send))
             with suppress(UnderWayError):
                 slow.timers.put([timer], mode=mode, now=now)
             return

@@ -16,8 +16,8 @@ from duetime.domain.executions import ExecutionStatus
 from duetime.domain.service_calls import CallFailure, CallStatus, Method, timer_of
 from duetime.domain.timers import TimerState
 from duetime.engine.settings import EngineSettings
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import ApplyStatus
-from duetime.stores.port.store import Store
 from duetime.testing.contract import call_builders as make
 from duetime.testing.virtual_time import VirtualClock
 from tests.support.clock import NOW

@@ -20,7 +20,7 @@ from duetime.domain.service_calls import CallContent, CallStatus, Method, Servic
 from duetime.domain.timers import SERVICE_CALLS, Timer, TimerState
 from duetime.recurrence.spec import TimingSpec
 from duetime.recurrence.stored import occurrences_by, timing_json
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import PutMode
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract.builders import make_content, make_namespace

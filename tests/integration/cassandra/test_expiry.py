@@ -13,7 +13,7 @@ from duetime.domain.errors import StoreError
 from duetime.domain.timers import TimerState
 from duetime.stores.backends.cassandra.layout import place_of
 from duetime.stores.backends.cassandra.requests import Statement
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.entities import TIMER
 from duetime.testing.contract.builders import fired, make_timer, seconds
 from duetime.testing.contract.steps import claim, create, record, stored
@@ -25,15 +25,15 @@ YEAR_SECONDS = 365 * 86_400
 TO_2037 = (datetime(2037, 12, 31, tzinfo=UTC) - NOW).total_seconds()
 
 
-def rows(store: CoreStore, timer_id: str) -> list[dict[str, Any]]:
+def rows(store: Store, timer_id: str) -> list[dict[str, Any]]:
     return session_of(store).read(Statement(TTL, (place_of(TIMER, (0, "single", timer_id)),)))
 
 
-def ttl(store: CoreStore, timer_id: str) -> Any:
+def ttl(store: Store, timer_id: str) -> Any:
     return rows(store, timer_id)[0]["ttl"]
 
 
-def check_expiry(store: CoreStore, *, has_limit: bool) -> None:
+def check_expiry(store: Store, *, has_limit: bool) -> None:
     """``has_limit``: the server refuses what would end later than 2038. Duetime never asks for it: it stays then."""
     single = store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
     ends = {

@@ -14,7 +14,7 @@ from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Rearm, Timer, TimerChange
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import PutMode, TimerRef
 from duetime.testing.contract.builders import failed, fired, leased, make_timer, retried, seconds
 from duetime.testing.contract.steps import claim, claim_shard, create, due, stored
@@ -32,7 +32,7 @@ FAR = NOW + seconds(86_400)
 class World:
     """A store with two timers on shard 0, which is owned; ``ready`` has failed where an operation needs that."""
 
-    def __init__(self, network: Network, store: CoreStore) -> None:
+    def __init__(self, network: Network, store: Store) -> None:
         self.network = network
         self.store = store
         self.single: Namespace = store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]

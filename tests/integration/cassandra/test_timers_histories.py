@@ -15,7 +15,7 @@ from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import Rearm, Timer, TimerChange, TimerState
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import PutMode, TimerRef
 from duetime.testing.contract.builders import failed, fired, leased, make_timer, parked, retried, seconds
 from duetime.testing.contract.steps import claim, read_all
@@ -59,7 +59,7 @@ class Trouble:
 @dataclass
 class History:
     network: Network
-    store: CoreStore
+    store: Store
     single: Namespace = field(init=False)
     ended: Counter[tuple[str, int]] = field(default_factory=Counter)
     number: int = 0

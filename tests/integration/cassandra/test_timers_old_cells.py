@@ -8,7 +8,7 @@ from duetime.domain.ids import timer_uuid
 from duetime.domain.times import to_milliseconds
 from duetime.stores.backends.cassandra.layout import place_of
 from duetime.stores.backends.cassandra.requests import Statement
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.entities import DUE, TIMER
 from duetime.stores.port.timers import TimerRef
 from duetime.testing.contract.builders import failed, fired, make_timer, retried, seconds
@@ -20,7 +20,7 @@ from tests.support.clock import NOW
 KEY = (0, "single", "t1")
 
 
-def bring_back_entry(store: CoreStore) -> None:
+def bring_back_entry(store: Store) -> None:
     """The entry by which the timer was due at first."""
     cql = "UPDATE timers SET target = ? WHERE shard_id = 0 AND row_kind = ? AND place = ? IF target = ?"
     row = {"timer_execute_at": to_milliseconds(NOW), "timer_uuid": timer_uuid("single", "t1").bytes}
@@ -29,7 +29,7 @@ def bring_back_entry(store: CoreStore) -> None:
     assert session_of(store).decide([Statement(cql, (target, DUE.name, place, None))])
 
 
-def bring_back_instant(store: CoreStore) -> None:
+def bring_back_instant(store: Store) -> None:
     """And the value that the end of the timer took away."""
     cql = (
         "UPDATE timers SET timer_execute_at = ? WHERE shard_id = 0 AND row_kind = ? AND place = ? "

@@ -8,7 +8,7 @@ import pytest
 
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, TimerChange
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
 from duetime.testing.contract.builders import failed, fired, leased, make_timer, make_timers, retried, seconds
 from duetime.testing.contract.steps import claim, claim_shard, create, due, stored
@@ -26,13 +26,13 @@ def network() -> Network:
 
 
 @pytest.fixture
-def store(network: Network) -> Iterator[CoreStore]:
+def store(network: Network) -> Iterator[Store]:
     with store_over(network) as store:
         yield store
 
 
 @pytest.fixture
-def single(store: CoreStore) -> Namespace:
+def single(store: Store) -> Namespace:
     return store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
 
 
@@ -48,27 +48,25 @@ def kinds(requests: list[Request]) -> list[str]:
     return [request.kind for request in requests]
 
 
-def test_creating_many_is_one_conditional_batch_of_the_shard(
-    asked: Asked, store: CoreStore, single: Namespace
-) -> None:
+def test_creating_many_is_one_conditional_batch_of_the_shard(asked: Asked, store: Store, single: Namespace) -> None:
     assert kinds(asked(lambda: create(store, *make_timers(single, 30)))) == ["cas_batch"]
     assert kinds(asked(lambda: create(store, *make_timers(single, 61, prefix="more")))) == ["cas_batch"] * 3
 
 
-def test_many_large_ones_are_several_batches(asked: Asked, store: CoreStore, single: Namespace) -> None:
+def test_many_large_ones_are_several_batches(asked: Asked, store: Store, single: Namespace) -> None:
     timers = make_timers(single, 8, payload_json=f'"{"x" * 250_000}"')
 
     assert kinds(asked(lambda: create(store, *timers))) == ["cas_batch"] * 2
 
 
-def test_creating_for_several_shards_is_a_batch_for_each(asked: Asked, store: CoreStore) -> None:
+def test_creating_for_several_shards_is_a_batch_for_each(asked: Asked, store: Store) -> None:
     orders, _ = store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)
 
     assert kinds(asked(lambda: create(store, *make_timers(orders, 40)))) == ["cas_batch"] * 4
 
 
 def test_a_new_due_time_is_a_deletion_and_an_insertion_in_the_batch_that_changes_the_timer(
-    asked: Asked, store: CoreStore, single: Namespace
+    asked: Asked, store: Store, single: Namespace
 ) -> None:
     create(store, make_timer(single))
     change = TimerChange(execute_at=LATER)
@@ -83,7 +81,7 @@ def test_a_new_due_time_is_a_deletion_and_an_insertion_in_the_batch_that_changes
 
 
 def test_a_change_that_leaves_the_due_time_writes_the_timer_alone(
-    asked: Asked, store: CoreStore, single: Namespace
+    asked: Asked, store: Store, single: Namespace
 ) -> None:
     create(store, make_timer(single))
 
@@ -94,7 +92,7 @@ def test_a_change_that_leaves_the_due_time_writes_the_timer_alone(
     assert kinds(requests) == ["read", "cas"]
 
 
-def test_recording_reads_nothing_and_holds_the_lease(asked: Asked, store: CoreStore, single: Namespace) -> None:
+def test_recording_reads_nothing_and_holds_the_lease(asked: Asked, store: Store, single: Namespace) -> None:
     timers = create(store, *make_timers(single, 20))
     lease = claim(store)
     outcomes = [*map(fired, timers[:10]), *(retried(timer, next_attempt_at=LATER) for timer in timers[10:])]
@@ -108,7 +106,7 @@ def test_recording_reads_nothing_and_holds_the_lease(asked: Asked, store: CoreSt
 
 
 def test_an_idle_poll_is_two_reads_a_lone_timer_three_and_a_page_seven_and_one_for_each_fifty_due(
-    asked: Asked, store: CoreStore, single: Namespace
+    asked: Asked, store: Store, single: Namespace
 ) -> None:
     def tables() -> list[str]:
         requests = asked(lambda: store.timers.due(0, until=NOW, limit=500))
@@ -123,7 +121,7 @@ def test_an_idle_poll_is_two_reads_a_lone_timer_three_and_a_page_seven_and_one_f
     assert tables() == [*look, "timers", *look, "timers", "timers", *look]
 
 
-def test_the_other_operations(asked: Asked, store: CoreStore, single: Namespace) -> None:
+def test_the_other_operations(asked: Asked, store: Store, single: Namespace) -> None:
     create(store, *make_timers(single, 3))
     lease = claim(store)
     store.timers.record(leased([failed(timer) for timer in due(store, single)], lease), now=NOW)
@@ -156,7 +154,7 @@ def test_the_other_operations(asked: Asked, store: CoreStore, single: Namespace)
 
 
 def test_timers_and_catalogue_have_conditional_writes_alone(
-    network: Network, store: CoreStore, single: Namespace
+    network: Network, store: Store, single: Namespace
 ) -> None:
     create(store, *make_timers(single, 3))
     store.timers.put(make_timers(single, 3, execute_at=LATER), mode=PutMode.REPLACE, now=NOW)

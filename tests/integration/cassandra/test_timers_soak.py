@@ -11,7 +11,7 @@ import pytest
 
 from duetime.domain.timers import TimerChange, TimerState
 from duetime.engine.settings import EngineSettings
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.cassandra import new_network, store_over
 from tests.support.cassandra_faults import Fault, Request
@@ -76,7 +76,7 @@ def test_every_timer_is_fired_at_its_last_due_time_and_ends_once(one_in: int) ->
             assert_whole(network, shard_id)
 
 
-async def _run(store: CoreStore, senders: list[ScriptedSender], clock: VirtualClock) -> None:
+async def _run(store: Store, senders: list[ScriptedSender], clock: VirtualClock) -> None:
     small = EngineSettings(page_size=10)
     pollers = [
         make_poller(store, sender, clock, worker_id=f"w{at}", settings=small) for at, sender in enumerate(senders)

@@ -8,7 +8,7 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.backends.dynamodb.items import Item
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from tests.support.capacity import CapacityMeter, counted_client
 from tests.support.clock import NOW
 from tests.support.dynamodb import dynamodb_store
@@ -17,18 +17,18 @@ from tests.support.dynamodb_service import DocumentedService
 
 
 @pytest.fixture
-def store(ministack_client: Any, timers_table: str) -> CoreStore:
+def store(ministack_client: Any, timers_table: str) -> Store:
     return dynamodb_store(ministack_client, timers_table)
 
 
 @pytest.fixture
-def single(store: CoreStore) -> Namespace:
+def single(store: Store) -> Namespace:
     """A namespace whose timers are all on shard 0."""
     return store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
 
 
 @pytest.fixture
-def orders(store: CoreStore) -> Namespace:
+def orders(store: Store) -> Namespace:
     """A namespace with several shards."""
     return store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
 
@@ -61,7 +61,7 @@ def proxied_client(proxy: DynamoDbProxy, undelayed: None) -> Iterator[Any]:
 
 
 @pytest.fixture
-def proxied(proxied_client: Any, timers_table: str) -> CoreStore:
+def proxied(proxied_client: Any, timers_table: str) -> Store:
     """A store whose requests go through the proxy, with the driver's retries but none of its waiting."""
     return dynamodb_store(proxied_client, timers_table)
 
@@ -95,6 +95,6 @@ def meter(client: Any, single: Namespace) -> CapacityMeter:
 
 
 @pytest.fixture
-def singly(client: Any, timers_table: str) -> CoreStore:
+def singly(client: Any, timers_table: str) -> Store:
     """Single writes: their units are counted right."""
     return dynamodb_store(client, timers_table, batch_statements=False)

@@ -11,7 +11,7 @@ from benchmarks.dynamodb_calls_capacity import KINDS, USUAL, Life
 from duetime.domain.call_steps import DeletionReason, deleted
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.backends.dynamodb.derived import OUTBOX_PARTITIONS
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import CallFilter, CallRef
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps
@@ -39,7 +39,7 @@ def client(ministack_url: str) -> Iterator[Any]:
 
 
 @pytest.fixture
-def singly(client: Any, timers_table: str) -> CoreStore:
+def singly(client: Any, timers_table: str) -> Store:
     """Single writes: their units are counted right. In one thread, as is the meter."""
     return dynamodb_store(client, timers_table, batch_statements=False, max_parallel=1)
 
@@ -55,12 +55,12 @@ def test_write_units_of_a_life(client: Any, kind: str) -> None:
     assert counted == WRITE_UNITS[kind]
 
 
-def _delete(store: CoreStore, call: ServiceCall) -> None:
+def _delete(store: Store, call: ServiceCall) -> None:
     event = deleted(call, DeletionReason.REQUEST, new_id=make.ids_at(NOW), now=NOW)
     store.calls.delete(call.tenant_id, call.call_id, now=NOW, if_revision=call.revision, event=event)
 
 
-Act = Callable[[CoreStore, ServiceCall], object]
+Act = Callable[[Store, ServiceCall], object]
 CHANGES: dict[str, tuple[Act, float]] = {
     "star": (lambda store, call: steps.applied(store.calls, make.amended(call, starred=True)), 9),
     "another name": (lambda store, call: steps.applied(store.calls, make.amended(call, name="other")), 10),
@@ -72,7 +72,7 @@ CHANGES: dict[str, tuple[Act, float]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_write_units_of_a_change(client: Any, singly: CoreStore, change: str) -> None:
+def test_write_units_of_a_change(client: Any, singly: Store, change: str) -> None:
     act, units = CHANGES[change]
     call = steps.submit(singly.calls, **USUAL, tags=("a", "b"))
     meter = CapacityMeter(client)
@@ -83,7 +83,7 @@ def test_write_units_of_a_change(client: Any, singly: CoreStore, change: str) ->
     assert meter.write_units == units
 
 
-def test_a_refused_step_costs_nothing_but_its_units(client: Any, singly: CoreStore) -> None:
+def test_a_refused_step_costs_nothing_but_its_units(client: Any, singly: Store) -> None:
     call = steps.submit(singly.calls, **USUAL)
     steps.begin(singly.calls, call)
     meter = CapacityMeter(client)
@@ -95,7 +95,7 @@ def test_a_refused_step_costs_nothing_but_its_units(client: Any, singly: CoreSto
     assert dict(meter.requests) == {"TransactWriteItems": 1, "GetItem": 1}
 
 
-def test_requests_of_reads(client: Any, singly: CoreStore) -> None:
+def test_requests_of_reads(client: Any, singly: Store) -> None:
     submitted = [steps.submit(singly.calls, **USUAL) for _ in range(5)]
     large = steps.submit(singly.calls, body_json='"' + "x" * 5000 + '"', idempotency_key="k")
     meter = CapacityMeter(client)

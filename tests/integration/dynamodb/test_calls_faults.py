@@ -10,10 +10,9 @@ import pytest
 
 from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.stores.backends.dynamodb.client import MAX_TRIES, make_client
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef
 from duetime.stores.port.outbox import OutboxEvent
-from duetime.stores.port.store import Store
 from duetime.stores.port.transfer import LoadStatus
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps
@@ -76,9 +75,7 @@ def test_throttling_makes_the_store_unavailable(proxy: DynamoDbProxy, undelayed:
 @pytest.mark.parametrize(
     "code", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded", "InternalServerError"]
 )
-def test_what_is_in_the_way_is_waited_for(
-    proxy: DynamoDbProxy, proxied: CoreStore, unhurried: None, code: str
-) -> None:
+def test_what_is_in_the_way_is_waited_for(proxy: DynamoDbProxy, proxied: Store, unhurried: None, code: str) -> None:
     proxy.intercept = cancel(5, code)
 
     call = steps.submit(proxied.calls)
@@ -88,7 +85,7 @@ def test_what_is_in_the_way_is_waited_for(
 
 
 def test_what_stays_in_the_way_makes_the_store_unavailable(
-    proxy: DynamoDbProxy, proxied: CoreStore, unhurried: None
+    proxy: DynamoDbProxy, proxied: Store, unhurried: None
 ) -> None:
     proxy.intercept = cancel(100, "TransactionConflict")
 
@@ -97,7 +94,7 @@ def test_what_stays_in_the_way_makes_the_store_unavailable(
 
 
 @pytest.mark.parametrize("code", ["ValidationError", "ItemCollectionSizeLimitExceeded"])
-def test_a_transaction_that_cannot_be_is_a_store_error(proxy: DynamoDbProxy, proxied: CoreStore, code: str) -> None:
+def test_a_transaction_that_cannot_be_is_a_store_error(proxy: DynamoDbProxy, proxied: Store, code: str) -> None:
     proxy.intercept = cancel(100, code)
 
     with pytest.raises(StoreError, match=code) as caught:
@@ -107,18 +104,18 @@ def test_a_transaction_that_cannot_be_is_a_store_error(proxy: DynamoDbProxy, pro
     assert proxy.operations == ["TransactWriteItems"]
 
 
-def test_a_transition_of_too_many_items_is_a_store_error(proxied: CoreStore, proxy: DynamoDbProxy) -> None:
+def test_a_transition_of_too_many_items_is_a_store_error(proxied: Store, proxy: DynamoDbProxy) -> None:
     with pytest.raises(StoreError, match="100"):
         steps.apply(proxied.calls, make.submitted(tags=tuple(f"t{number}" for number in range(99))))
     assert proxy.operations == []
 
 
-def test_an_item_that_is_too_large_is_a_store_error(store: CoreStore) -> None:
+def test_an_item_that_is_too_large_is_a_store_error(store: Store) -> None:
     with pytest.raises(StoreError, match="too large"):
         steps.apply(store.calls, make.submitted(body_json='"' + "x" * 420_000 + '"'))
 
 
-def test_one_that_fails_leaves_the_others_applied(proxy: DynamoDbProxy, proxied: CoreStore, unhurried: None) -> None:
+def test_one_that_fails_leaves_the_others_applied(proxy: DynamoDbProxy, proxied: Store, unhurried: None) -> None:
     bad = make.submitted()
     elsewhere = (each for each in iter(make.submitted, None) if each.after.shard_id != bad.after.shard_id)
     good, late = next(elsewhere), next(elsewhere)
@@ -140,7 +137,7 @@ def test_one_that_fails_leaves_the_others_applied(proxy: DynamoDbProxy, proxied:
 # -- answers that are lost: the transaction was carried out, and the driver sends it again ------------------------
 
 
-def take_step(store: CoreStore, step: str) -> Any:
+def take_step(store: Store, step: str) -> Any:
     """The transition of ``step``, not applied yet."""
     if step == "submit":
         return make.submitted(idempotency_key="k")
@@ -165,7 +162,7 @@ def without_token(intercept: Intercept) -> Intercept:
 @pytest.mark.parametrize("is_token_kept", [True, False])
 @pytest.mark.parametrize("step", ["submit", "star", "begin", "end"])
 def test_a_step_whose_answer_was_lost_is_applied(
-    store: CoreStore, proxy: DynamoDbProxy, proxied: CoreStore, step: str, is_token_kept: bool
+    store: Store, proxy: DynamoDbProxy, proxied: Store, step: str, is_token_kept: bool
 ) -> None:
     transition = take_step(store, step)
     lost = lose_first_answer("TransactWriteItems")
@@ -177,7 +174,7 @@ def test_a_step_whose_answer_was_lost_is_applied(
     assert steps.got(store.calls, transition.after) == transition.after
 
 
-def test_both_requests_of_one_transaction_have_one_token(proxy: DynamoDbProxy, proxied: CoreStore) -> None:
+def test_both_requests_of_one_transaction_have_one_token(proxy: DynamoDbProxy, proxied: Store) -> None:
     tokens: list[str] = []
     lost = lose_first_answer("TransactWriteItems")
 
@@ -194,7 +191,7 @@ def test_both_requests_of_one_transaction_have_one_token(proxy: DynamoDbProxy, p
 
 
 def test_a_refusal_of_a_repeated_request_is_not_taken_for_success(
-    store: CoreStore, proxy: DynamoDbProxy, proxied: CoreStore
+    store: Store, proxy: DynamoDbProxy, proxied: Store
 ) -> None:
     call = steps.submit(store.calls)
     mine, theirs = make.amended(call, name="mine"), make.amended(call, name="theirs")
@@ -215,7 +212,7 @@ def test_a_refusal_of_a_repeated_request_is_not_taken_for_success(
 
 @pytest.mark.parametrize("is_token_kept", [True, False])
 def test_a_removal_whose_answer_was_lost_is_done(
-    store: CoreStore, proxy: DynamoDbProxy, proxied: CoreStore, is_token_kept: bool
+    store: Store, proxy: DynamoDbProxy, proxied: Store, is_token_kept: bool
 ) -> None:
     call = steps.run(store.calls, steps.submit(store.calls, idempotency_key="k", tags=("a",)))
     lost = lose_first_answer("TransactWriteItems")
@@ -225,9 +222,7 @@ def test_a_removal_whose_answer_was_lost_is_done(
     assert steps.got(store.calls, call) is None
 
 
-def test_an_event_whose_load_was_not_answered_is_loaded(
-    store: CoreStore, proxy: DynamoDbProxy, proxied: CoreStore
-) -> None:
+def test_an_event_whose_load_was_not_answered_is_loaded(store: Store, proxy: DynamoDbProxy, proxied: Store) -> None:
     event = make.submitted().events[0]
     proxy.intercept = lose_first_answer("PutItem")
 

@@ -19,7 +19,7 @@ from duetime.stores.backends.dynamodb.layouts import call_item_key, event_sort_k
 from duetime.stores.backends.dynamodb.url import default_calls_table_name
 from duetime.stores.core.calls import CallStore
 from duetime.stores.core.outbox import Outbox
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, DeleteStatus
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps
@@ -33,12 +33,12 @@ Rows = Callable[[], dict[str, Item]]
 
 
 @pytest.fixture
-def calls(store: CoreStore) -> CallStore:
+def calls(store: Store) -> CallStore:
     return store.calls
 
 
 @pytest.fixture
-def outbox(store: CoreStore) -> Outbox:
+def outbox(store: Store) -> Outbox:
     return store.outbox
 
 
@@ -116,7 +116,7 @@ def test_the_table_may_have_another_name(ministack_client: Any, timers_table: st
 # -- items --------------------------------------------------------------------------------------------------------
 
 
-def test_a_life_leaves_what_it_should(store: CoreStore, calls: CallStore, rows: Rows) -> None:
+def test_a_life_leaves_what_it_should(store: Store, calls: CallStore, rows: Rows) -> None:
     call = steps.submit(calls, tags=("a", "b"), idempotency_key="k")
     assert kinds(rows()) == {"CALL": 1, "KEY": 1, "TAG": 2, "EVENT": 1}
     done = steps.run(calls, call)
@@ -133,7 +133,7 @@ def test_a_life_leaves_what_it_should(store: CoreStore, calls: CallStore, rows: 
 
 
 def test_a_finished_call_has_no_end_for_ttl_which_would_tell_nobody(
-    store: CoreStore, calls: CallStore, rows: Rows, items: Any
+    store: Store, calls: CallStore, rows: Rows, items: Any
 ) -> None:
     call = steps.run(calls, steps.submit(calls))
     (timer,) = items(call.shard_id, "TIMER#")
@@ -171,7 +171,7 @@ def test_a_large_body_is_written_once(calls: CallStore, rows: Rows) -> None:
     assert kinds(rows()) == {"EVENT": 4}
 
 
-def test_a_call_and_its_body_belong_together(calls: CallStore, proxy: DynamoDbProxy, proxied: CoreStore) -> None:
+def test_a_call_and_its_body_belong_together(calls: CallStore, proxy: DynamoDbProxy, proxied: Store) -> None:
     call = steps.submit(calls, body_json='"' + "a" * 5000 + '"', due_at=NOW + seconds(60))
     other = request_spec(
         method=call.request.method, url="http://x.test/", headers_json=None, body_json='"' + "b" * 5000 + '"'
@@ -226,7 +226,7 @@ def test_a_call_with_more_executions_than_a_transaction_holds_is_removed(calls: 
 
 
 def test_a_removal_that_was_cut_short_reads_as_done_and_is_completed(
-    calls: CallStore, rows: Rows, proxy: DynamoDbProxy, proxied: CoreStore
+    calls: CallStore, rows: Rows, proxy: DynamoDbProxy, proxied: Store
 ) -> None:
     call = failing_often(calls, 101)
 
@@ -281,7 +281,7 @@ def test_the_index_is_read_past_what_is_to_be_skipped(
     assert len(outbox.unpublished(limit=500)) == 40 * 7 + 2
 
 
-def test_an_index_that_lags_opens_no_gap(calls: CallStore, proxy: DynamoDbProxy, proxied: CoreStore) -> None:
+def test_an_index_that_lags_opens_no_gap(calls: CallStore, proxy: DynamoDbProxy, proxied: Store) -> None:
     call = steps.begin(calls, steps.submit(calls))
 
     def hide_the_first(operation: str, body: Body, forward: Forward) -> Body:
@@ -296,7 +296,7 @@ def test_an_index_that_lags_opens_no_gap(calls: CallStore, proxy: DynamoDbProxy,
     assert [stored.event.sequence for stored in found] == list(range(1, call.event_count + 1))
 
 
-def test_an_index_that_lags_shows_nothing_twice(calls: CallStore, proxy: DynamoDbProxy, proxied: CoreStore) -> None:
+def test_an_index_that_lags_shows_nothing_twice(calls: CallStore, proxy: DynamoDbProxy, proxied: Store) -> None:
     steps.submit(calls)
     before: dict[str, Body] = {}
 
@@ -318,7 +318,7 @@ def test_an_index_that_lags_shows_nothing_twice(calls: CallStore, proxy: DynamoD
 # -- requests -----------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_ever_scanned(proxy: DynamoDbProxy, proxied: CoreStore) -> None:
+def test_nothing_is_ever_scanned(proxy: DynamoDbProxy, proxied: Store) -> None:
     calls = proxied.calls
     call = steps.run(calls, steps.submit(calls, tags=("a",), idempotency_key="k"))
     for call_filter in (

@@ -9,7 +9,7 @@ import pytest
 
 from duetime.stores.backends.dynamodb.stream import EventsWritten, read_record
 from duetime.stores.backends.dynamodb.url import default_calls_table_name
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps
 from tests.support.clock import NOW
@@ -41,7 +41,7 @@ def records(ministack_client: Any, ministack_url: str, timers_table: str) -> Any
     streams.close()
 
 
-def test_a_life_tells_of_its_events_and_of_nothing_else(store: CoreStore, records: Any) -> None:
+def test_a_life_tells_of_its_events_and_of_nothing_else(store: Store, records: Any) -> None:
     call = steps.run(store.calls, steps.submit(store.calls, tags=("a",), idempotency_key="k"))
     store.outbox.mark_published(store.outbox.unpublished(limit=100), now=NOW)
     store.calls.delete(make.TENANT, call.call_id, now=NOW)

@@ -9,7 +9,7 @@ import pytest
 
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, TimerChange
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import PutMode, TimerRef
 from duetime.testing.contract.builders import (
     failed,
@@ -31,7 +31,7 @@ LATER = NOW + seconds(60)
 
 
 @pytest.fixture
-def batched(client: Any, timers_table: str) -> CoreStore:
+def batched(client: Any, timers_table: str) -> Store:
     """As in production: the number of requests is right."""
     return dynamodb_store(client, timers_table)
 
@@ -45,7 +45,7 @@ FIELDS: dict[str, Any] = {
 """A usual timer: below 1 KB, the size of a write unit."""
 
 
-def test_a_timers_life_costs_four_write_units(singly: CoreStore, single: Namespace, meter: CapacityMeter) -> None:
+def test_a_timers_life_costs_four_write_units(singly: Store, single: Namespace, meter: CapacityMeter) -> None:
     timers = create(singly, *make_timers(single, 10, **FIELDS))
     assert meter.write_units == 10 * 2
 
@@ -55,7 +55,7 @@ def test_a_timers_life_costs_four_write_units(singly: CoreStore, single: Namespa
 
 
 def test_the_firing_side_takes_few_requests_in_batches(
-    batched: CoreStore, single: Namespace, meter: CapacityMeter
+    batched: Store, single: Namespace, meter: CapacityMeter
 ) -> None:
     number = 500
     timers = make_timers(single, number, **FIELDS)
@@ -76,7 +76,7 @@ def test_the_firing_side_takes_few_requests_in_batches(
 
 @pytest.mark.parametrize("later", [0, 1, 60])
 def test_a_lone_timer_is_read_by_one_request_that_tells_what_comes_next(
-    batched: CoreStore, single: Namespace, meter: CapacityMeter, later: int
+    batched: Store, single: Namespace, meter: CapacityMeter, later: int
 ) -> None:
     create(batched, make_timer(single, "lone", execute_at=NOW), *make_timers(single, later, execute_at=LATER))
     meter.reset()
@@ -89,7 +89,7 @@ def test_a_lone_timer_is_read_by_one_request_that_tells_what_comes_next(
 
 
 def test_a_lone_timer_is_read_by_one_request_before_the_last_one_is_recorded(
-    batched: CoreStore, single: Namespace, meter: CapacityMeter
+    batched: Store, single: Namespace, meter: CapacityMeter
 ) -> None:
     last, _, _ = create(
         batched,
@@ -109,7 +109,7 @@ def test_a_lone_timer_is_read_by_one_request_before_the_last_one_is_recorded(
 
 @pytest.mark.parametrize("has_next", [True, False])
 def test_an_idle_poll_is_one_request_that_reads_nothing(
-    batched: CoreStore, single: Namespace, meter: CapacityMeter, has_next: bool
+    batched: Store, single: Namespace, meter: CapacityMeter, has_next: bool
 ) -> None:
     if has_next:
         create(batched, make_timer(single, execute_at=LATER, payload_json='"' + "x" * 30_000 + '"'))
@@ -124,7 +124,7 @@ def test_an_idle_poll_is_one_request_that_reads_nothing(
 
 @pytest.mark.parametrize("pending", [0, 60])
 def test_a_first_poll_is_one_request_that_reads_little(
-    batched: CoreStore, single: Namespace, meter: CapacityMeter, pending: int
+    batched: Store, single: Namespace, meter: CapacityMeter, pending: int
 ) -> None:
     create(batched, *make_timers(single, pending, execute_at=LATER))
     meter.reset()
@@ -136,7 +136,7 @@ def test_a_first_poll_is_one_request_that_reads_little(
     assert meter.items_read <= 25
 
 
-Costs = Callable[[CoreStore, Namespace], object]
+Costs = Callable[[Store, Namespace], object]
 
 
 OPERATIONS: dict[str, tuple[dict[str, Any], Costs, float]] = {
@@ -170,29 +170,27 @@ OPERATIONS: dict[str, tuple[dict[str, Any], Costs, float]] = {
 }
 
 
-def _record(store: CoreStore, namespace: Namespace, outcome: Callable[..., Any]) -> None:
+def _record(store: Store, namespace: Namespace, outcome: Callable[..., Any]) -> None:
     timer = store.timers.get(namespace, "t1", now=NOW)
     record(store, [outcome(timer)])
 
 
-def _update(store: CoreStore, namespace: Namespace, change: TimerChange) -> None:
+def _update(store: Store, namespace: Namespace, change: TimerChange) -> None:
     store.timers.update(namespace, "t1", change, firing_id="f", now=NOW)
 
 
-def _redrive(store: CoreStore, namespace: Namespace) -> None:
+def _redrive(store: Store, namespace: Namespace) -> None:
     _record(store, namespace, failed)
     store.timers.rearm(namespace, [TimerRef("t1")], rearm=Rearm.REDRIVE, now=NOW)
 
 
-def _fire_waiting(store: CoreStore, namespace: Namespace) -> None:
+def _fire_waiting(store: Store, namespace: Namespace) -> None:
     _record(store, namespace, lambda timer: retried(timer, next_attempt_at=LATER))
     store.timers.rearm(namespace, [TimerRef("t1")], rearm=Rearm.FIRE, now=NOW)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_write_units_of_an_operation(
-    singly: CoreStore, single: Namespace, meter: CapacityMeter, operation: str
-) -> None:
+def test_write_units_of_an_operation(singly: Store, single: Namespace, meter: CapacityMeter, operation: str) -> None:
     fields, act, units = OPERATIONS[operation]
     create(singly, make_timer(single, **FIELDS, **fields))
     created = meter.write_units
@@ -204,7 +202,7 @@ def test_write_units_of_an_operation(
 
 
 def test_a_large_payload_is_written_once_and_closed_once(
-    singly: CoreStore, single: Namespace, meter: CapacityMeter
+    singly: Store, single: Namespace, meter: CapacityMeter
 ) -> None:
     kilobytes = 100
     (timer,) = create(singly, make_timer(single, payload_json='"' + "x" * (kilobytes * 1024 - 202) + '"'))
@@ -219,7 +217,7 @@ def test_a_large_payload_is_written_once_and_closed_once(
     assert meter.write_units == 4 * kilobytes + 3 + 3 + 3
 
 
-def test_a_redrive_of_many_takes_few_requests(batched: CoreStore, single: Namespace, meter: CapacityMeter) -> None:
+def test_a_redrive_of_many_takes_few_requests(batched: Store, single: Namespace, meter: CapacityMeter) -> None:
     timers = create(batched, *make_timers(single, 100, **FIELDS))
     record(batched, [failed(timer) for timer in timers])
     meter.reset()
@@ -230,7 +228,7 @@ def test_a_redrive_of_many_takes_few_requests(batched: CoreStore, single: Namesp
     assert dict(meter.requests) == {"BatchGetItem": 1, "BatchExecuteStatement": 4}
 
 
-def test_a_renewal_of_many_leases_is_one_request(batched: CoreStore, single: Namespace, meter: CapacityMeter) -> None:
+def test_a_renewal_of_many_leases_is_one_request(batched: Store, single: Namespace, meter: CapacityMeter) -> None:
     leases = [claim_shard(batched, shard_id, "w1", lease_seconds=10, now=NOW) for shard_id in range(16)]
     meter.reset()
 

@@ -23,7 +23,7 @@ from duetime.runtime.poller_function import METRICS_INTERVAL_SECONDS, PollerFunc
 from duetime.runtime.settings import PollerSettings
 from duetime.runtime.waking import Waker
 from duetime.stores.backends.dynamodb.items import Item
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.testing.contract.builders import fired, make_timer, make_timers, seconds
 from duetime.testing.contract.steps import create, record
 from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
@@ -43,7 +43,7 @@ SECONDS = 20.0
 
 @pytest.mark.parametrize("payload_bytes", [2, 200, 300, 500, 5_000, 33_000, 100_000])
 def test_write_units_of_a_timers_life(
-    singly: CoreStore, single: Namespace, meter: CapacityMeter, payload_bytes: int
+    singly: Store, single: Namespace, meter: CapacityMeter, payload_bytes: int
 ) -> None:
     payload = '"' + "x" * (payload_bytes - 2) + '"'
     (timer,) = create(singly, make_timer(single, **{**FIELDS, "payload_json": payload}))
@@ -54,7 +54,7 @@ def test_write_units_of_a_timers_life(
     assert (created, meter.write_units - created) == counts.write_units(payload_bytes)
 
 
-def test_sizes_of_items(singly: CoreStore, single: Namespace, items: Callable[[int, str], list[Item]]) -> None:
+def test_sizes_of_items(singly: Store, single: Namespace, items: Callable[[int, str], list[Item]]) -> None:
     (timer,) = create(singly, make_timer(single, **FIELDS))
     (pending,) = items(0, "TIMER#")
     record(singly, [logged(fired(timer))])
@@ -64,7 +64,7 @@ def test_sizes_of_items(singly: CoreStore, single: Namespace, items: Callable[[i
     assert item_size(finished) - item_size(pending) == pytest.approx(counts.FIRED_BYTES, abs=30)
 
 
-def test_reads_of_a_request_that_creates(singly: CoreStore, single: Namespace, meter: CapacityMeter) -> None:
+def test_reads_of_a_request_that_creates(singly: Store, single: Namespace, meter: CapacityMeter) -> None:
     api = Api(build_handler(context_for(singly, FakeClock())))
     body = {"delay": "1h", "callbackUrl": FIELDS["callback_url"], "payload": json.loads(FIELDS["payload_json"])}
 
@@ -104,7 +104,7 @@ def poll(
     return run_virtually(clock, main())
 
 
-def test_an_idle_poller(singly: CoreStore, single: Namespace, meter: CapacityMeter) -> None:
+def test_an_idle_poller(singly: Store, single: Namespace, meter: CapacityMeter) -> None:
     clock = VirtualClock(NOW)
     reads, writes = poll(clock, meter, [make_poller(singly, ScriptedSender(), clock)])
 
@@ -112,7 +112,7 @@ def test_an_idle_poller(singly: CoreStore, single: Namespace, meter: CapacityMet
     assert writes == pytest.approx(counts.WORKER.writes_per_shard, rel=0.15)
 
 
-def test_an_idle_worker_that_shares(singly: CoreStore, single: Namespace, meter: CapacityMeter) -> None:
+def test_an_idle_worker_that_shares(singly: Store, single: Namespace, meter: CapacityMeter) -> None:
     clock = VirtualClock(NOW)
     reads, writes = poll(clock, meter, [make_poller(singly, ScriptedSender(), clock)], is_fixed=False)
 
@@ -120,7 +120,7 @@ def test_an_idle_worker_that_shares(singly: CoreStore, single: Namespace, meter:
     assert writes == pytest.approx(counts.WORKER.writes_per_shard + counts.WORKER.writes, rel=0.15)
 
 
-def test_a_poller_that_waits(singly: CoreStore, single: Namespace, meter: CapacityMeter) -> None:
+def test_a_poller_that_waits(singly: Store, single: Namespace, meter: CapacityMeter) -> None:
     clock = VirtualClock(NOW)
     owner, waiting = (make_poller(singly, ScriptedSender(), clock, worker_id=each) for each in "ab")
     reads, _ = poll(clock, meter, [owner, waiting])
@@ -128,7 +128,7 @@ def test_a_poller_that_waits(singly: CoreStore, single: Namespace, meter: Capaci
     assert reads == pytest.approx(counts.WORKER.reads_per_shard + counts.WAITING_READS_PER_SHARD, rel=0.05)
 
 
-def test_a_lambda_poller_renews_its_leases_seldom(singly: CoreStore, single: Namespace, meter: CapacityMeter) -> None:
+def test_a_lambda_poller_renews_its_leases_seldom(singly: Store, single: Namespace, meter: CapacityMeter) -> None:
     clock = VirtualClock(NOW)
     lease_seconds = PollerSettings(store="dynamodb://timers").lease_seconds
     settings = EngineSettings(lease_seconds=lease_seconds)
@@ -142,7 +142,7 @@ def test_a_lambda_poller_renews_its_leases_seldom(singly: CoreStore, single: Nam
     [(False, {"GetItem": 1, "BatchGetItem": 2}), (True, {"GetItem": 1, "BatchGetItem": 1, "Query": 4})],
 )
 def test_a_tick_that_finds_nothing_to_do_reads_a_unit_a_shard(
-    singly: CoreStore, orders: Namespace, meter: CapacityMeter, is_asleep: bool, requests: dict[str, int]
+    singly: Store, orders: Namespace, meter: CapacityMeter, is_asleep: bool, requests: dict[str, int]
 ) -> None:
     clock = VirtualClock(NOW)
     if not is_asleep:
@@ -177,7 +177,7 @@ def test_a_tick_that_finds_nothing_to_do_reads_a_unit_a_shard(
 
 @pytest.mark.parametrize(("is_asleep", "invoked"), [(False, 0), (True, 1)])
 def test_a_request_that_creates_reads_once_in_a_while_whether_the_pollers_sleep(
-    singly: CoreStore, single: Namespace, meter: CapacityMeter, is_asleep: bool, invoked: int
+    singly: Store, single: Namespace, meter: CapacityMeter, is_asleep: bool, invoked: int
 ) -> None:
     clock = FakeClock()
     invocations: list[object] = []
@@ -205,7 +205,7 @@ def test_a_request_that_creates_reads_once_in_a_while_whether_the_pollers_sleep(
     assert requests("3s") == (second if is_asleep else first)
 
 
-def test_a_sweep_of_the_outbox_that_finds_nothing(singly: CoreStore, meter: CapacityMeter) -> None:
+def test_a_sweep_of_the_outbox_that_finds_nothing(singly: Store, meter: CapacityMeter) -> None:
     sweep = OutboxFunction(
         singly.outbox,
         [],
@@ -225,7 +225,7 @@ def test_a_sweep_of_the_outbox_that_finds_nothing(singly: CoreStore, meter: Capa
 
 
 def test_a_timer_that_is_due_alone_and_the_metrics_of_firing(
-    singly: CoreStore, single: Namespace, meter: CapacityMeter
+    singly: Store, single: Namespace, meter: CapacityMeter
 ) -> None:
     clock = VirtualClock(NOW)
     due = (3.3, 7.9, 12.5, 17.1, 21.97)  # the last one is in flight at the end

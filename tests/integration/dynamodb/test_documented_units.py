@@ -9,7 +9,7 @@ import pytest
 
 from duetime.domain.escalations import escalated
 from duetime.domain.namespaces import Namespace
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.testing.contract.builders import failed, fired, make_timers, parked, retried, seconds, waiting
 from duetime.testing.contract.schedules import after, make_schedule
 from duetime.testing.contract.steps import claim, create, record
@@ -39,7 +39,7 @@ LATER = NOW + seconds(60)
     ids=["fired", "fired with a correlation id", "failed", "parked", "taken by the receiver", "retried"],
 )
 def test_write_units_of_batches(
-    proxied: CoreStore,
+    proxied: Store,
     single: Namespace,
     service: DocumentedService,
     outcome: Callable[..., Any],
@@ -61,7 +61,7 @@ def test_write_units_of_batches(
     ids=["ended", "goes on as a timer"],
 )
 def test_write_units_of_occurrences(
-    proxied: CoreStore, single: Namespace, service: DocumentedService, outcome: Callable[..., Any], units: float
+    proxied: Store, single: Namespace, service: DocumentedService, outcome: Callable[..., Any], units: float
 ) -> None:
     schedules = create(proxied, *(make_schedule(single, f"s{number}") for number in range(BATCH)))
     assert sum(service.units.values()) == BATCH * 2
@@ -71,7 +71,7 @@ def test_write_units_of_occurrences(
     assert sum(service.units.values()) == BATCH * (2 + units)
 
 
-def test_write_units_of_escalations(proxied: CoreStore, single: Namespace, service: DocumentedService) -> None:
+def test_write_units_of_escalations(proxied: Store, single: Namespace, service: DocumentedService) -> None:
     fields = FIELDS | {"retry_policy_json": '{"escalateUrl": "https://alerts.example.com/"}'}
     timers = create(proxied, *make_timers(single, BATCH, **fields))
     service.units.clear()
@@ -82,7 +82,7 @@ def test_write_units_of_escalations(proxied: CoreStore, single: Namespace, servi
 
 
 def test_an_outcome_that_is_too_late_costs_a_unit_and_a_lease_one_each_time(
-    proxied: CoreStore, single: Namespace, service: DocumentedService
+    proxied: Store, single: Namespace, service: DocumentedService
 ) -> None:
     timers = create(proxied, *make_timers(single, 2, **FIELDS))
     record(proxied, [fired(timer) for timer in timers])

@@ -14,7 +14,7 @@ from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange
 from duetime.stores.backends.dynamodb.client import MAX_TRIES, make_client
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
 from duetime.testing.contract.builders import fired, leased, make_namespace, make_timer, make_timers, retried, seconds
 from duetime.testing.contract.steps import claim, claim_shard, create, record, stored
@@ -22,7 +22,7 @@ from tests.support.clock import NOW
 from tests.support.dynamodb import dynamodb_store
 from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Fault, Forward, always, lose_first_answer
 
-CALLS: dict[str, Callable[[CoreStore, Namespace], object]] = {
+CALLS: dict[str, Callable[[Store, Namespace], object]] = {
     "check": lambda store, ns: store.check(),
     "initialise": lambda store, ns: store.initialise(),
     "shard_map": lambda store, ns: store.catalogue.shard_map(),
@@ -47,7 +47,7 @@ CALLS: dict[str, Callable[[CoreStore, Namespace], object]] = {
 
 
 @pytest.fixture
-def refused(proxy: DynamoDbProxy, undelayed: None) -> Iterator[CoreStore]:
+def refused(proxy: DynamoDbProxy, undelayed: None) -> Iterator[Store]:
     """A store whose service is up to the test: there is no table."""
     client = make_client(endpoint_url=proxy.url)
     yield dynamodb_store(client, "timers")
@@ -65,7 +65,7 @@ def refused(proxy: DynamoDbProxy, undelayed: None) -> Iterator[CoreStore]:
     ],
 )
 def test_throttling_and_server_errors_make_the_store_unavailable(
-    proxy: DynamoDbProxy, refused: CoreStore, monkeypatch: pytest.MonkeyPatch, status: int, code: str
+    proxy: DynamoDbProxy, refused: Store, monkeypatch: pytest.MonkeyPatch, status: int, code: str
 ) -> None:
     # A client that has met with many errors retries less. One for each call would take a hundred times as long.
     monkeypatch.setattr("botocore.retries.quota.RetryQuota.acquire", lambda self, capacity: True)
@@ -94,14 +94,14 @@ def test_a_refused_connection_makes_the_store_unavailable() -> None:
         client.close()
 
 
-def test_a_hang_up_makes_the_store_unavailable(proxy: DynamoDbProxy, refused: CoreStore) -> None:
+def test_a_hang_up_makes_the_store_unavailable(proxy: DynamoDbProxy, refused: Store) -> None:
     proxy.intercept = lambda operation, body, forward: None
 
     with pytest.raises(StoreUnavailable):
         refused.catalogue.shard_map()
 
 
-def test_a_passing_fault_is_ridden_out(proxy: DynamoDbProxy, proxied: CoreStore) -> None:
+def test_a_passing_fault_is_ridden_out(proxy: DynamoDbProxy, proxied: Store) -> None:
     def refuse_once(operation: str, body: Body, forward: Forward) -> Body:
         if len(proxy.operations) == 1:
             raise Fault(400, "ThrottlingException")
@@ -123,7 +123,7 @@ def test_a_missing_table_is_not_ready(ministack_client: object) -> None:
         store.timers.due(0, until=NOW, limit=1)
 
 
-def test_a_refusal_that_is_our_fault_is_a_store_error(proxy: DynamoDbProxy, refused: CoreStore) -> None:
+def test_a_refusal_that_is_our_fault_is_a_store_error(proxy: DynamoDbProxy, refused: Store) -> None:
     proxy.intercept = always(Fault(400, "ValidationException"))
 
     with pytest.raises(StoreError) as caught:
@@ -139,7 +139,7 @@ def test_a_refusal_that_is_our_fault_is_a_store_error(proxy: DynamoDbProxy, refu
     ("number", "first", "again"), [(1, "PutItem", "UpdateItem"), (30, *["BatchExecuteStatement"] * 2)]
 )
 def test_claims_whose_answer_was_lost_are_leases(
-    proxy: DynamoDbProxy, proxied: CoreStore, number: int, first: str, again: str
+    proxy: DynamoDbProxy, proxied: Store, number: int, first: str, again: str
 ) -> None:
     for version, operation in ((1, first), (2, again)):
         proxy.intercept = lose_first_answer(operation)
@@ -154,7 +154,7 @@ def test_claims_whose_answer_was_lost_are_leases(
 
 @pytest.mark.parametrize(("number", "operation"), [(1, "PutItem"), (30, "BatchExecuteStatement")])
 def test_a_create_whose_answer_was_lost_is_created(
-    proxy: DynamoDbProxy, proxied: CoreStore, single: Namespace, number: int, operation: str
+    proxy: DynamoDbProxy, proxied: Store, single: Namespace, number: int, operation: str
 ) -> None:
     proxy.intercept = lose_first_answer(operation)
     timers = make_timers(single, number)
@@ -167,7 +167,7 @@ def test_a_create_whose_answer_was_lost_is_created(
 
 
 def test_a_create_of_an_existing_timer_is_unchanged_even_when_sent_twice(
-    proxy: DynamoDbProxy, proxied: CoreStore, single: Namespace
+    proxy: DynamoDbProxy, proxied: Store, single: Namespace
 ) -> None:
     (first,) = create(proxied, make_timer(single))
     proxy.intercept = lose_first_answer("PutItem")
@@ -179,7 +179,7 @@ def test_a_create_of_an_existing_timer_is_unchanged_even_when_sent_twice(
 
 @pytest.mark.parametrize(("number", "operation"), [(1, "UpdateItem"), (30, "BatchExecuteStatement")])
 def test_an_outcome_whose_answer_was_lost_is_applied(
-    proxy: DynamoDbProxy, proxied: CoreStore, single: Namespace, number: int, operation: str
+    proxy: DynamoDbProxy, proxied: Store, single: Namespace, number: int, operation: str
 ) -> None:
     timers = create(proxied, *make_timers(single, number, tags=("a", "b")))
     lease = claim(proxied)
@@ -192,7 +192,7 @@ def test_an_outcome_whose_answer_was_lost_is_applied(
 
 
 def test_a_change_of_a_namespace_whose_answer_was_lost_is_made(
-    proxy: DynamoDbProxy, proxied: CoreStore, single: Namespace
+    proxy: DynamoDbProxy, proxied: Store, single: Namespace
 ) -> None:
     wanted = replace(single, settings=NamespaceSettings(max_in_flight=3))
     proxy.intercept = lose_first_answer("UpdateItem")
@@ -204,7 +204,7 @@ def test_a_change_of_a_namespace_whose_answer_was_lost_is_made(
 
 
 def test_a_superseded_outcome_stays_superseded_when_sent_twice(
-    proxy: DynamoDbProxy, proxied: CoreStore, single: Namespace
+    proxy: DynamoDbProxy, proxied: Store, single: Namespace
 ) -> None:
     timers = create(proxied, *make_timers(single, 2))
     proxied.timers.update(single, "t0001", TimerChange(payload_json="2"), firing_id="f", now=NOW)
@@ -216,7 +216,7 @@ def test_a_superseded_outcome_stays_superseded_when_sent_twice(
 
 
 def test_a_change_whose_answer_was_lost_is_applied_once(
-    proxy: DynamoDbProxy, proxied: CoreStore, single: Namespace
+    proxy: DynamoDbProxy, proxied: Store, single: Namespace
 ) -> None:
     create(proxied, make_timer(single))
     proxy.intercept = lose_first_answer("UpdateItem")
@@ -230,7 +230,7 @@ def test_a_change_whose_answer_was_lost_is_applied_once(
 
 
 def test_a_conditional_replace_whose_answer_was_lost_is_applied(
-    proxy: DynamoDbProxy, proxied: CoreStore, single: Namespace
+    proxy: DynamoDbProxy, proxied: Store, single: Namespace
 ) -> None:
     create(proxied, make_timer(single))
     proxy.intercept = lose_first_answer("UpdateItem")
@@ -245,7 +245,7 @@ def test_a_conditional_replace_whose_answer_was_lost_is_applied(
 
 @pytest.mark.parametrize("if_revision", [None, 1])
 def test_a_delete_whose_answer_was_lost_is_done(
-    proxy: DynamoDbProxy, proxied: CoreStore, single: Namespace, if_revision: int | None
+    proxy: DynamoDbProxy, proxied: Store, single: Namespace, if_revision: int | None
 ) -> None:
     create(proxied, make_timer(single))
     proxy.intercept = lose_first_answer("DeleteItem")
@@ -259,7 +259,7 @@ def test_a_delete_whose_answer_was_lost_is_done(
 
 
 def test_a_delete_of_another_revision_is_refused_even_when_sent_twice(
-    proxy: DynamoDbProxy, proxied: CoreStore, single: Namespace
+    proxy: DynamoDbProxy, proxied: Store, single: Namespace
 ) -> None:
     (timer,) = create(proxied, make_timer(single))
     proxy.intercept = lose_first_answer("DeleteItem")
@@ -269,7 +269,7 @@ def test_a_delete_of_another_revision_is_refused_even_when_sent_twice(
     assert results == [ChangeResult(ChangeStatus.REVISION_MISMATCH, timer)]
 
 
-def test_a_namespace_whose_answer_was_lost_is_made_once(proxy: DynamoDbProxy, proxied: CoreStore) -> None:
+def test_a_namespace_whose_answer_was_lost_is_made_once(proxy: DynamoDbProxy, proxied: Store) -> None:
     # The driver repeats a transaction with the same ClientRequestToken, which makes it idempotent.
     proxy.intercept = lose_first_answer("TransactWriteItems")
 
@@ -300,7 +300,7 @@ def _throttle_statements(positions: set[int]) -> Callable[[str, Body, Forward], 
 
 
 def test_throttled_statements_are_written_one_by_one_for_clients_and_put_off_for_pollers(
-    proxy: DynamoDbProxy, proxied: CoreStore, single: Namespace
+    proxy: DynamoDbProxy, proxied: Store, single: Namespace
 ) -> None:
     proxy.intercept = _throttle_statements({0, 3})
     timers = make_timers(single, 30)
@@ -319,7 +319,7 @@ def test_throttled_statements_are_written_one_by_one_for_clients_and_put_off_for
 
 
 def test_statements_that_stay_throttled_make_the_store_unavailable_for_clients(
-    proxy: DynamoDbProxy, proxied: CoreStore, single: Namespace
+    proxy: DynamoDbProxy, proxied: Store, single: Namespace
 ) -> None:
     throttle = _throttle_statements({1, 2})
 
@@ -339,7 +339,7 @@ def test_statements_that_stay_throttled_make_the_store_unavailable_for_clients(
 
 
 def test_a_refused_statement_is_told_of_its_timer(
-    proxy: DynamoDbProxy, proxied: CoreStore, single: Namespace, caplog: pytest.LogCaptureFixture
+    proxy: DynamoDbProxy, proxied: Store, single: Namespace, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(operation: str, body: Body, forward: Forward) -> Body:
         error = {"Error": {"Code": "ItemCollectionSizeLimitExceeded", "Message": "full"}}
@@ -354,7 +354,7 @@ def test_a_refused_statement_is_told_of_its_timer(
     assert len(errors) == 2
 
 
-def test_unprocessed_keys_are_asked_for_again(proxy: DynamoDbProxy, proxied: CoreStore) -> None:
+def test_unprocessed_keys_are_asked_for_again(proxy: DynamoDbProxy, proxied: Store) -> None:
     for shard_id in range(5):
         claim(proxied, shard_id)
 
@@ -375,7 +375,7 @@ def test_unprocessed_keys_are_asked_for_again(proxy: DynamoDbProxy, proxied: Cor
 
 
 def test_keys_that_stay_unprocessed_make_the_store_unavailable(
-    proxy: DynamoDbProxy, proxied: CoreStore, monkeypatch: pytest.MonkeyPatch
+    proxy: DynamoDbProxy, proxied: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duetime.stores.backends.dynamodb.driver._BACK_OFF_SECONDS", 0.0)
     proxy.intercept = lambda operation, body, forward: {"Responses": {}, "UnprocessedKeys": body["RequestItems"]}

@@ -13,7 +13,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import FailureReason, TimerState
 from duetime.stores.backends.dynamodb.layouts import LAYOUTS
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.entities import TIMER
 from duetime.stores.time_source import TimeSource
 from duetime.testing.contract.builders import failed, fired, ids_of_shard, make_timer, parked, retried, seconds
@@ -36,7 +36,7 @@ REFUSED = (507, "store_refused")
 
 
 @pytest.fixture
-def api(proxied: CoreStore, orders: Namespace, service: DocumentedService) -> Api:
+def api(proxied: Store, orders: Namespace, service: DocumentedService) -> Api:
     return Api(build_handler(context_for(proxied, FakeClock())), namespace=orders.name)
 
 
@@ -47,7 +47,7 @@ def answer_of(answer: Any) -> tuple[int, str | None]:
 @pytest.mark.parametrize("payload", ['"small"', LARGE])
 @pytest.mark.parametrize("method", ["POST", "PUT"])
 def test_a_new_timer_of_a_full_shard_is_refused_and_leaves_nothing(
-    api: Api, store: CoreStore, orders: Namespace, service: DocumentedService, method: str, payload: str, items: Any
+    api: Api, store: Store, orders: Namespace, service: DocumentedService, method: str, payload: str, items: Any
 ) -> None:
     service.fill(FULL)
     full, other = ids_of_shard(orders, FULL)[0], ids_of_shard(orders, 1)[0]
@@ -77,7 +77,7 @@ def test_of_a_batch_the_timers_of_a_full_shard_are_refused(
 
 
 def test_a_change_that_adds_to_a_full_shard_is_refused_and_others_are_not(
-    api: Api, store: CoreStore, orders: Namespace, service: DocumentedService
+    api: Api, store: Store, orders: Namespace, service: DocumentedService
 ) -> None:
     timer_id, other = ids_of_shard(orders, FULL, 2)
     create(store, make_timer(orders, timer_id), make_timer(orders, other))
@@ -95,7 +95,7 @@ def test_a_change_that_adds_to_a_full_shard_is_refused_and_others_are_not(
 
 
 def test_a_service_call_whose_timer_finds_no_room_is_refused_and_leaves_nothing(
-    proxied: CoreStore, service: DocumentedService
+    proxied: Store, service: DocumentedService
 ) -> None:
     calls = call_world_over(proxied)
     service.fill(FULL)
@@ -108,7 +108,7 @@ def test_a_service_call_whose_timer_finds_no_room_is_refused_and_leaves_nothing(
 
 
 def test_outcomes_in_a_full_shard(
-    proxied: CoreStore, store: CoreStore, single: Namespace, service: DocumentedService
+    proxied: Store, store: Store, single: Namespace, service: DocumentedService
 ) -> None:
     """What makes a timer smaller is recorded: with its index entry gone, so is any end."""
     timers = create(store, *(make_timer(single, f"t{number}") for number in range(4)))
@@ -130,7 +130,7 @@ def test_outcomes_in_a_full_shard(
 def test_firing_goes_on_in_a_full_shard_and_nothing_is_sent_twice(
     proxied_client: Any,
     timers_table: str,
-    store: CoreStore,
+    store: Store,
     single: Namespace,
     service: DocumentedService,
     items: Any,

@@ -11,7 +11,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import MAX_PAYLOAD_BYTES, FailureReason, Rearm, TimerChange
 from duetime.stores.backends.dynamodb.layouts import LAYOUTS
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.entities import TIMER
 from duetime.stores.port.pages import PAGE_BYTES
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
@@ -41,7 +41,7 @@ def payload_items(ministack_client: Any, timers_table: str) -> Any:
     return read
 
 
-def test_the_payload_is_whole_in_every_read(store: CoreStore, single: Namespace, payload_items: Any) -> None:
+def test_the_payload_is_whole_in_every_read(store: Store, single: Namespace, payload_items: Any) -> None:
     (timer,) = create(store, make_timer(single, payload_json=LARGE, correlation_id="c"))
 
     assert stored(store, single) == timer
@@ -51,7 +51,7 @@ def test_the_payload_is_whole_in_every_read(store: CoreStore, single: Namespace,
     assert [item["timer_payload"]["S"] for item in payload_items()] == [LARGE]
 
 
-def test_the_limit_counts_bytes(store: CoreStore, single: Namespace, payload_items: Any) -> None:
+def test_the_limit_counts_bytes(store: Store, single: Namespace, payload_items: Any) -> None:
     fits = '"' + "é" * (LAYOUTS[TIMER].apart_above // 2 - 1) + '"'
     create(store, make_timer(single, "fits", payload_json=fits))
     assert payload_items() == []
@@ -61,7 +61,7 @@ def test_the_limit_counts_bytes(store: CoreStore, single: Namespace, payload_ite
 
 
 def test_no_timer_item_exceeds_what_the_service_takes(
-    proxy: DynamoDbProxy, proxied: CoreStore, single: Namespace
+    proxy: DynamoDbProxy, proxied: Store, single: Namespace
 ) -> None:
     # ministack and moto do not count an item's index entry towards the 400 KB; the service's documentation does.
     sizes = []
@@ -80,7 +80,7 @@ def test_no_timer_item_exceeds_what_the_service_takes(
     assert max(sizes) < 400 * 1024
 
 
-def test_a_batch_of_large_and_small_payloads(store: CoreStore, single: Namespace, payload_items: Any) -> None:
+def test_a_batch_of_large_and_small_payloads(store: Store, single: Namespace, payload_items: Any) -> None:
     timers = [make_timer(single, f"t{at}", payload_json=LARGE if at % 2 else "1") for at in range(5)]
 
     results = store.timers.put(timers, mode=PutMode.CREATE, now=NOW)
@@ -96,7 +96,7 @@ def test_a_batch_of_large_and_small_payloads(store: CoreStore, single: Namespace
 
 
 def test_a_replaced_or_changed_payload_takes_its_item_along(
-    store: CoreStore, single: Namespace, payload_items: Any
+    store: Store, single: Namespace, payload_items: Any
 ) -> None:
     create(store, make_timer(single, payload_json=LARGE))
 
@@ -115,7 +115,7 @@ def test_a_replaced_or_changed_payload_takes_its_item_along(
     assert payload_items() == []
 
 
-def test_writes_that_lose_leave_no_payload_behind(store: CoreStore, single: Namespace, payload_items: Any) -> None:
+def test_writes_that_lose_leave_no_payload_behind(store: Store, single: Namespace, payload_items: Any) -> None:
     create(store, make_timer(single, payload_json="1"))
 
     conflict, mismatch = (
@@ -128,7 +128,7 @@ def test_writes_that_lose_leave_no_payload_behind(store: CoreStore, single: Name
 
 
 def test_a_timer_and_its_payload_are_stored_together(
-    proxy: DynamoDbProxy, proxied: CoreStore, single: Namespace, payload_items: Any, items: Any
+    proxy: DynamoDbProxy, proxied: Store, single: Namespace, payload_items: Any, items: Any
 ) -> None:
     def refuse_all_but_two(operation: str, body: Body, forward: Forward) -> Body:
         if operation == "TransactWriteItems" and proxy.operations.count(operation) > 2:
@@ -143,7 +143,7 @@ def test_a_timer_and_its_payload_are_stored_together(
     assert len(payload_items()) == len(items(0, "TIMER#")) == 2
 
 
-def test_a_delete_answers_the_payload_and_removes_it(store: CoreStore, single: Namespace, payload_items: Any) -> None:
+def test_a_delete_answers_the_payload_and_removes_it(store: Store, single: Namespace, payload_items: Any) -> None:
     (timer,) = create(store, make_timer(single, payload_json=LARGE))
 
     (result,) = store.timers.delete(single, [TimerRef("t1")], now=NOW)
@@ -154,7 +154,7 @@ def test_a_delete_answers_the_payload_and_removes_it(store: CoreStore, single: N
 
 @pytest.mark.parametrize("end", [fired, failed])
 def test_a_finished_timer_keeps_its_payload_for_as_long_as_itself(
-    store: CoreStore, single: Namespace, payload_items: Any, end: Any
+    store: Store, single: Namespace, payload_items: Any, end: Any
 ) -> None:
     large, small = create(
         store, make_timer(single, "large", payload_json=LARGE), make_timer(single, "small", payload_json="1")
@@ -169,7 +169,7 @@ def test_a_finished_timer_keeps_its_payload_for_as_long_as_itself(
     assert record(store, [end(large)]) == [RecordStatus.APPLIED]  # recognised, and its payload ends all the same
 
 
-def test_a_retry_does_not_touch_the_payload(proxy: DynamoDbProxy, proxied: CoreStore, single: Namespace) -> None:
+def test_a_retry_does_not_touch_the_payload(proxy: DynamoDbProxy, proxied: Store, single: Namespace) -> None:
     timers = create(proxied, *make_timers(single, 2, payload_json=LARGE))
     sent: list[int] = []
 
@@ -186,7 +186,7 @@ def test_a_retry_does_not_touch_the_payload(proxy: DynamoDbProxy, proxied: CoreS
     assert max(sent) < 5000
 
 
-def test_pages_bound_the_payloads_that_they_fetch(store: CoreStore, single: Namespace) -> None:
+def test_pages_bound_the_payloads_that_they_fetch(store: Store, single: Namespace) -> None:
     number = MOST_PER_PAGE + 8
     timers = create(store, *make_timers(single, number, payload_json=LARGE, correlation_id="c"))
 
@@ -214,7 +214,7 @@ def _instead_of_first_get(action: Any) -> Any:
 
 
 def test_a_timer_that_is_replaced_while_it_is_read_is_read_again(
-    proxy: DynamoDbProxy, proxied: CoreStore, store: CoreStore, single: Namespace
+    proxy: DynamoDbProxy, proxied: Store, store: Store, single: Namespace
 ) -> None:
     create(store, make_timer(single, payload_json=LARGE))
     new = make_timer(single, payload_json=OTHER)
@@ -228,7 +228,7 @@ def test_a_timer_that_is_replaced_while_it_is_read_is_read_again(
 
 @pytest.mark.parametrize("move", ["deleted", "moved", "replaced"])
 def test_a_timer_that_is_no_longer_due_when_its_payload_is_read_is_left_out(
-    proxy: DynamoDbProxy, proxied: CoreStore, store: CoreStore, single: Namespace, move: str
+    proxy: DynamoDbProxy, proxied: Store, store: Store, single: Namespace, move: str
 ) -> None:
     create(store, make_timer(single, payload_json=LARGE))
     change = TimerChange(execute_at=NOW + seconds(9), payload_json=OTHER)
@@ -248,7 +248,7 @@ def test_a_timer_that_is_no_longer_due_when_its_payload_is_read_is_left_out(
 
 
 def test_a_payload_that_is_lost_makes_its_timer_unreadable(
-    store: CoreStore, single: Namespace, payload_items: Any, ministack_client: Any, timers_table: str
+    store: Store, single: Namespace, payload_items: Any, ministack_client: Any, timers_table: str
 ) -> None:
     create(store, make_timer(single, payload_json=LARGE))
     (item,) = payload_items()
@@ -265,14 +265,14 @@ def test_a_payload_that_is_lost_makes_its_timer_unreadable(
     assert failure.reason is FailureReason.UNREADABLE
 
 
-def redrive(store: CoreStore, single: Namespace) -> ChangeResult:
+def redrive(store: Store, single: Namespace) -> ChangeResult:
     later = NOW + seconds(1)  # else it could not be told from the attempt that failed
     (result,) = store.timers.rearm(single, [TimerRef("t1")], rearm=Rearm.REDRIVE, now=later)
     return result
 
 
 def test_the_payload_of_a_redriven_timer_lasts(
-    store: CoreStore, single: Namespace, payload_items: Any, items: Any
+    store: Store, single: Namespace, payload_items: Any, items: Any
 ) -> None:
     (timer,) = create(store, make_timer(single, payload_json=LARGE))
     record(store, [failed(timer)])
@@ -284,7 +284,7 @@ def test_the_payload_of_a_redriven_timer_lasts(
 
 
 def test_a_recorder_that_comes_late_does_not_end_the_payload_of_a_redriven_timer(
-    store: CoreStore, single: Namespace, payload_items: Any
+    store: Store, single: Namespace, payload_items: Any
 ) -> None:
     (timer,) = create(store, make_timer(single, payload_json=LARGE))
     record(store, [failed(timer)])
@@ -298,7 +298,7 @@ def test_a_recorder_that_comes_late_does_not_end_the_payload_of_a_redriven_timer
 
 
 def test_the_end_of_a_timer_with_a_large_payload_is_refused_alone(
-    proxy: DynamoDbProxy, proxied: CoreStore, single: Namespace, payload_items: Any
+    proxy: DynamoDbProxy, proxied: Store, single: Namespace, payload_items: Any
 ) -> None:
     timers = create(proxied, *make_timers(single, 3, payload_json=LARGE))
 
@@ -319,7 +319,7 @@ def test_the_end_of_a_timer_with_a_large_payload_is_refused_alone(
 
 
 def test_a_redrive_that_breaks_off_leaves_the_failed_timer_whole(
-    proxy: DynamoDbProxy, proxied: CoreStore, store: CoreStore, single: Namespace, payload_items: Any
+    proxy: DynamoDbProxy, proxied: Store, store: Store, single: Namespace, payload_items: Any
 ) -> None:
     (timer,) = create(store, make_timer(single, payload_json=LARGE))
     record(store, [failed(timer)])
@@ -340,7 +340,7 @@ def test_a_redrive_that_breaks_off_leaves_the_failed_timer_whole(
 
 
 def test_a_redrive_that_loses_to_a_replacement_leaves_no_payload_of_its_own(
-    proxy: DynamoDbProxy, proxied: CoreStore, store: CoreStore, single: Namespace, payload_items: Any
+    proxy: DynamoDbProxy, proxied: Store, store: Store, single: Namespace, payload_items: Any
 ) -> None:
     (timer,) = create(store, make_timer(single, payload_json=LARGE))
     record(store, [failed(timer)])
@@ -358,7 +358,7 @@ def test_a_redrive_that_loses_to_a_replacement_leaves_no_payload_of_its_own(
 
 
 def test_a_failed_timer_whose_payload_is_gone_cannot_be_redriven(
-    store: CoreStore, single: Namespace, payload_items: Any, ministack_client: Any, timers_table: str
+    store: Store, single: Namespace, payload_items: Any, ministack_client: Any, timers_table: str
 ) -> None:
     (timer,) = create(store, make_timer(single, payload_json=LARGE))
     record(store, [failed(timer)])
@@ -377,7 +377,7 @@ def test_a_failed_timer_whose_payload_is_gone_cannot_be_redriven(
 
 
 def test_the_payload_of_a_quarantined_timer_ends_with_it(
-    store: CoreStore, single: Namespace, payload_items: Any, ministack_client: Any, timers_table: str, items: Any
+    store: Store, single: Namespace, payload_items: Any, ministack_client: Any, timers_table: str, items: Any
 ) -> None:
     create(store, make_timer(single, payload_json=LARGE))
     ministack_client.update_item(

@@ -13,7 +13,7 @@ from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.clock import SystemClock
 from duetime.stores.backends.dynamodb.layouts import LAYOUTS
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.entities import TIMER
 from duetime.stores.port.timers import TimerFilter
 from duetime.stores.store_clock import StoreClock
@@ -25,9 +25,7 @@ SECONDS = 30.0
 _ids = count()
 
 
-def make_poller(
-    store: CoreStore, sender: ScriptedSender, name: str, settings: EngineSettings | None = None
-) -> Poller:
+def make_poller(store: Store, sender: ScriptedSender, name: str, settings: EngineSettings | None = None) -> Poller:
     return Poller(
         store,
         sender,
@@ -39,7 +37,7 @@ def make_poller(
     )
 
 
-def test_two_pollers_fire_a_burst_and_a_late_timer_once_each(store: CoreStore) -> None:
+def test_two_pollers_fire_a_burst_and_a_late_timer_once_each(store: Store) -> None:
     clock = SystemClock()
     now = clock.now()
     namespace, _ = store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=now)
@@ -79,7 +77,7 @@ def test_two_pollers_fire_a_burst_and_a_late_timer_once_each(store: CoreStore) -
 
 
 def test_a_backlog_is_read_to_its_end_and_what_becomes_due_meanwhile_is_not_kept_waiting(
-    store: CoreStore,
+    store: Store,
 ) -> None:
     """The noisy namespace's receiver takes its time, so almost all of its timers have to stay in the store."""
     clock = SystemClock()

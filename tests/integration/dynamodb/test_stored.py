@@ -15,7 +15,7 @@ from duetime.domain.shards import MAX_SHARED_SHARDS
 from duetime.domain.timers import FailureReason, Timer, TimerChange
 from duetime.stores.backends.dynamodb.layouts import LAYOUTS, timer_item_key
 from duetime.stores.backends.dynamodb.schema import create_table, table_definition
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.core.timer_codec import encode
 from duetime.stores.entities import TIMER
 from duetime.stores.port.timers import PutMode, PutStatus, TimerFilter
@@ -76,7 +76,7 @@ def test_a_table_of_another_shape_is_not_ready(ministack_client: Any) -> None:
 
 
 def test_timers_are_stored_in_the_encoded_shape_by_single_and_by_batch_writes(
-    store: CoreStore, single: Namespace, raw: Any
+    store: Store, single: Namespace, raw: Any
 ) -> None:
     fields: dict[str, Any] = {"payload_json": "1.10", "headers_json": "{}", "tags": ("b", "a"), "correlation_id": "c"}
     (alone,) = create(store, make_timer(single, "alone", **fields))
@@ -86,7 +86,7 @@ def test_timers_are_stored_in_the_encoded_shape_by_single_and_by_batch_writes(
         assert raw(0, f"TIMER#single#{timer.timer_id}") == item_of(TIMER, encode(timer))
 
 
-def test_an_end_is_written_by_a_batch_as_by_a_single_write(store: CoreStore, single: Namespace, raw: Any) -> None:
+def test_an_end_is_written_by_a_batch_as_by_a_single_write(store: Store, single: Namespace, raw: Any) -> None:
     alone, *together = create(store, *make_timers(single, 3))
     record(store, [fired(alone)])
     record(store, [fired(timer) for timer in together])
@@ -99,7 +99,7 @@ def test_an_end_is_written_by_a_batch_as_by_a_single_write(store: CoreStore, sin
 
 
 def test_a_retry_keeps_its_due_time_apart_and_a_change_back_drops_it(
-    store: CoreStore, single: Namespace, raw: Any
+    store: Store, single: Namespace, raw: Any
 ) -> None:
     (timer,) = create(store, make_timer(single))
     record(store, [retried(timer, next_attempt_at=NOW + seconds(5))])
@@ -113,7 +113,7 @@ def test_a_retry_keeps_its_due_time_apart_and_a_change_back_drops_it(
     assert "timer_failure" not in item
 
 
-def test_a_replacement_leaves_nothing_of_the_former_timer(store: CoreStore, single: Namespace, raw: Any) -> None:
+def test_a_replacement_leaves_nothing_of_the_former_timer(store: Store, single: Namespace, raw: Any) -> None:
     (timer,) = create(store, make_timer(single, payload_json="1", headers_json="{}", tags=("x",), correlation_id="c"))
     record(store, [fired(timer)])
 
@@ -124,7 +124,7 @@ def test_a_replacement_leaves_nothing_of_the_former_timer(store: CoreStore, sing
 
 
 def test_a_change_keeps_attributes_of_a_later_version(
-    store: CoreStore, single: Namespace, raw: Any, ministack_client: Any, timers_table: str
+    store: Store, single: Namespace, raw: Any, ministack_client: Any, timers_table: str
 ) -> None:
     create(store, make_timer(single))
     ministack_client.update_item(
@@ -139,7 +139,7 @@ def test_a_change_keeps_attributes_of_a_later_version(
     assert raw(0, "TIMER#single#t1")["timer_of_the_future"] == {"S": "x"}
 
 
-def test_the_ownership_row_is_that_of_the_design(store: CoreStore, raw: Any) -> None:
+def test_the_ownership_row_is_that_of_the_design(store: Store, raw: Any) -> None:
     claim(store, 286, "instance-1")
     lease = claim(store, 286, "instance-2", now=NOW + seconds(10))
 
@@ -166,7 +166,7 @@ def test_the_ownership_row_is_that_of_the_design(store: CoreStore, raw: Any) -> 
     assert "shard_lease_expires_at" not in released
 
 
-def test_the_ownership_row_always_has_one_size(store: CoreStore, raw: Any) -> None:
+def test_the_ownership_row_always_has_one_size(store: Store, raw: Any) -> None:
     sizes = set()
     for turn in (1, 2):
         lease = claim(store, 0, "worker" * turn)
@@ -178,7 +178,7 @@ def test_the_ownership_row_always_has_one_size(store: CoreStore, raw: Any) -> No
     assert len(sizes) == 1
 
 
-def test_the_catalogue_has_a_partition_of_its_own(store: CoreStore, single: Namespace, raw: Any) -> None:
+def test_the_catalogue_has_a_partition_of_its_own(store: Store, single: Namespace, raw: Any) -> None:
     store.catalogue.create_namespace("vip", num_shards=3, dedicated=True, now=NOW, tenant_id="acme")
     store.catalogue.create_namespace("calls@acme", num_shards=1, dedicated=False, now=NOW, tenant_id="acme")
     store.leases.announce_worker("w1", ttl_seconds=10, now=NOW)
@@ -201,7 +201,7 @@ def test_the_catalogue_has_a_partition_of_its_own(store: CoreStore, single: Name
     assert raw(-1, "WORKER#w1")["expires_at"] == {"N": str(int(NOW.timestamp()) + 10)}
 
 
-def test_an_api_key_is_kept_without_its_secret(store: CoreStore, raw: Any) -> None:
+def test_an_api_key_is_kept_without_its_secret(store: Store, raw: Any) -> None:
     secret = new_secret(b"s" * SECRET_BYTES)
     key = ApiKey(key_id="k1", tenant_id="acme", role=Role.ADMIN, secret_hash=hash_of(secret), created_at=NOW)
 
@@ -245,7 +245,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("name", "value"), BROKEN)
 def test_any_broken_item_is_put_aside_and_can_be_replaced(
-    store: CoreStore, single: Namespace, breaks: Any, name: str, value: dict[str, Any]
+    store: Store, single: Namespace, breaks: Any, name: str, value: dict[str, Any]
 ) -> None:
     bad, good = create(store, make_timer(single, "bad"), make_timer(single, "good"))
     breaks(bad, name, value)
@@ -263,7 +263,7 @@ def test_any_broken_item_is_put_aside_and_can_be_replaced(
 
 @pytest.mark.parametrize(("name", "value"), BROKEN)
 def test_a_broken_item_can_be_replaced_before_it_is_found(
-    store: CoreStore, single: Namespace, breaks: Any, name: str, value: dict[str, Any]
+    store: Store, single: Namespace, breaks: Any, name: str, value: dict[str, Any]
 ) -> None:
     (bad,) = create(store, make_timer(single, "bad"))
     breaks(bad, name, value)
@@ -271,7 +271,7 @@ def test_a_broken_item_can_be_replaced_before_it_is_found(
     replace_and_read(store, single)
 
 
-def replace_and_read(store: CoreStore, namespace: Namespace) -> None:
+def replace_and_read(store: Store, namespace: Namespace) -> None:
     (result,) = store.timers.put([make_timer(namespace, "bad")], mode=PutMode.REPLACE, now=NOW)
     assert result.status is PutStatus.REPLACED
     assert result.timer is not None
@@ -281,7 +281,7 @@ def replace_and_read(store: CoreStore, namespace: Namespace) -> None:
 
 @pytest.mark.parametrize(("sort_key", "damage"), [("TIMER#odd", {}), ("odd", {"timer_revision": {"N": "7"}})])
 def test_an_item_under_a_key_of_no_timer_is_put_aside(
-    store: CoreStore,
+    store: Store,
     single: Namespace,
     ministack_client: Any,
     timers_table: str,
@@ -303,7 +303,7 @@ def test_an_item_under_a_key_of_no_timer_is_put_aside(
 
 
 def test_an_index_key_that_is_no_time_is_put_aside_and_hides_no_later_one(
-    store: CoreStore, single: Namespace, breaks: Any
+    store: Store, single: Namespace, breaks: Any
 ) -> None:
     (bad,) = create(store, make_timer(single, "bad"))
     breaks(bad, "timer_execute_at", {"S": "someday"})  # sorts after every time
@@ -315,13 +315,13 @@ def test_an_index_key_that_is_no_time_is_put_aside_and_hides_no_later_one(
     assert store.timers.due(0, until=NOW, limit=9).unreadable == ()
 
 
-def test_a_correlation_has_no_place_at_the_start_of_a_shard(store: CoreStore, single: Namespace) -> None:
+def test_a_correlation_has_no_place_at_the_start_of_a_shard(store: Store, single: Namespace) -> None:
     with pytest.raises(InvalidCursor):
         store.timers.find_by_correlation(single, "c", cursor='[0,""]', limit=3, now=NOW)
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "[]", "[1]", "[true,false]"])
-def test_a_cursor_of_something_else_is_refused(store: CoreStore, single: Namespace, cursor: str) -> None:
+def test_a_cursor_of_something_else_is_refused(store: Store, single: Namespace, cursor: str) -> None:
     with pytest.raises(InvalidCursor):
         store.timers.list(single, TimerFilter(), cursor=cursor, limit=3, now=NOW)
     with pytest.raises(InvalidCursor):

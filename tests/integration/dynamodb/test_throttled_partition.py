@@ -14,7 +14,7 @@ from duetime.api.handler import build_handler
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import ApplyStatus
 from duetime.stores.time_source import TimeSource
 from duetime.testing.contract import call_builders as make
@@ -42,7 +42,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_outcomes_of_other_shards_are_recorded_and_the_driver_waits_for_none(
-    proxy: DynamoDbProxy, proxied: CoreStore, orders: Namespace, service: DocumentedService
+    proxy: DynamoDbProxy, proxied: Store, orders: Namespace, service: DocumentedService
 ) -> None:
     timers = create(proxied, *make_timers(orders, 30))
     hot = {timer.timer_id for timer in timers if timer.shard_id == HOT}
@@ -62,7 +62,7 @@ def test_outcomes_of_other_shards_are_recorded_and_the_driver_waits_for_none(
 
 @pytest.mark.parametrize("number", [1, 30])
 def test_where_there_is_nothing_but_throttling_an_outcome_is_unavailable(
-    proxied: CoreStore, single: Namespace, service: DocumentedService, number: int
+    proxied: Store, single: Namespace, service: DocumentedService, number: int
 ) -> None:
     """So that only those of the shard wait: where the store is unavailable all do."""
     timers = create(proxied, *make_timers(single, number))
@@ -71,7 +71,7 @@ def test_where_there_is_nothing_but_throttling_an_outcome_is_unavailable(
 
 
 def test_leases_of_other_shards_are_claimed_and_renewed(
-    proxied: CoreStore, store: CoreStore, service: DocumentedService
+    proxied: Store, store: Store, service: DocumentedService
 ) -> None:
     service.throttle(HOT)
     for version in (1, 2):  # rows that are not there, and rows that are
@@ -95,7 +95,7 @@ def test_leases_of_other_shards_are_claimed_and_renewed(
 
 
 def test_a_shard_whose_row_cannot_be_read_is_not_free_and_hides_no_other(
-    proxied: CoreStore, store: CoreStore, service: DocumentedService
+    proxied: Store, store: Store, service: DocumentedService
 ) -> None:
     claim(store, 1)
     service.throttle(HOT, is_for_reads=True)
@@ -110,7 +110,7 @@ def test_a_shard_whose_row_cannot_be_read_is_not_free_and_hides_no_other(
 
 
 def test_a_batch_of_new_timers_is_stored_but_for_those_of_the_shard_and_repeated_in_full(
-    proxied: CoreStore, store: CoreStore, orders: Namespace, service: DocumentedService
+    proxied: Store, store: Store, orders: Namespace, service: DocumentedService
 ) -> None:
     api = Api(build_handler(context_for(proxied, FakeClock())), namespace=orders.name)
     timers = {"timers": [GOOD | {"id": f"t{number}"} for number in range(30)]}
@@ -137,7 +137,7 @@ def test_a_batch_of_new_timers_is_stored_but_for_those_of_the_shard_and_repeated
 
 
 def test_transitions_of_other_service_calls_are_applied(
-    proxied: CoreStore, store: CoreStore, service: DocumentedService
+    proxied: Store, store: Store, service: DocumentedService
 ) -> None:
     transitions = [make.submitted() for _ in range(6)]
     shards = [transition.after.shard_id for transition in transitions]
@@ -156,7 +156,7 @@ def test_transitions_of_other_service_calls_are_applied(
 
 
 def test_a_poller_fires_the_other_shards_on_time_and_the_throttled_one_later_and_once(
-    proxied: CoreStore, proxied_client: Any, timers_table: str, orders: Namespace, service: DocumentedService
+    proxied: Store, proxied_client: Any, timers_table: str, orders: Namespace, service: DocumentedService
 ) -> None:
     clock = VirtualClock(NOW)
     at: dict[str, float] = {}

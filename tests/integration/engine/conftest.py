@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import VirtualClock
 from tests.support.clock import NOW as START
 from tests.support.stores import memory_store

@@ -19,7 +19,7 @@ from duetime.domain.events import Event
 from duetime.domain.principals import Principal
 from duetime.engine.response.failure_events import FailureEvents
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.integration.engine.test_missed_occurrences import CrashingStore
 from tests.support.api import context_for

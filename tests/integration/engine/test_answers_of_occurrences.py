@@ -11,7 +11,7 @@ from duetime.domain.ids import backfill_timer_id, occurrence_timer_id
 from duetime.domain.occurrences import OccurrenceState
 from duetime.domain.schedules import Overlap, SchedulePolicy
 from duetime.domain.times import format_instant
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import VirtualClock
 from tests.integration.engine.test_answers import PUBLIC_URL, Life, taken
 from tests.integration.engine.test_schedules import lines, make_schedule

@@ -20,7 +20,7 @@ from duetime.domain.timers import Timer
 from duetime.engine.namespace_cache import NamespaceCache
 from duetime.recurrence.spec import TimingSpec
 from duetime.recurrence.stored import occurrences_by, timing_json
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.contract.builders import make_content, make_namespace
 from duetime.testing.virtual_time import VirtualClock
 from tests.support.clock import NOW as START

@@ -18,7 +18,7 @@ from duetime.engine.shards.leases import LeaseKeeper
 from duetime.engine.shards.shard import ShardState
 from duetime.engine.stats import EngineStats
 from duetime.engine.waiting import Threads, WakeupEvent
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.store_clock import StoreClock
 from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
 from tests.support.clock import NOW as START

@@ -12,7 +12,7 @@ import pytest
 from duetime.domain.times import parse_instant
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.contract.builders import make_namespace, make_timer
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.clock import NOW as START

@@ -15,7 +15,7 @@ from duetime.engine.stats import EngineSnapshot
 from duetime.local.metrics import Observed, new_registry
 from duetime.runtime.emf import EmfReporter
 from duetime.runtime.metrics import read_snapshot, write_snapshot
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.integration.engine.test_schedules import answering, make_schedule
 from tests.support.clock import NOW as START

@@ -15,7 +15,7 @@ from duetime.api.handler import build_handler
 from duetime.delivery.egress import EgressPolicy
 from duetime.delivery.port import Callback, CallbackResult
 from duetime.domain.times import parse_instant
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.integration.engine.test_missed_occurrences import CrashingStore
 from tests.integration.engine.test_schedules import history, make_schedule

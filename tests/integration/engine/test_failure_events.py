@@ -14,7 +14,7 @@ from duetime.domain.events import EventsUndelivered, TimerFailed
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import FailureReason, TimerState
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import InlineOffload, T, VirtualClock
 from tests.contract.sql_stores import corrupt
 from tests.support.clock import NOW as START

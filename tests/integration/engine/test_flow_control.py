@@ -15,7 +15,7 @@ from duetime.domain.times import parse_instant
 from duetime.engine import namespace_cache
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import TimerRef
 from duetime.testing.contract.builders import make_namespace
 from duetime.testing.virtual_time import VirtualClock

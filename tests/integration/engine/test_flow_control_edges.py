@@ -13,7 +13,7 @@ from duetime.delivery.port import Callback
 from duetime.domain.namespaces import EncryptedSecret, NamespaceSettings
 from duetime.engine import namespace_cache
 from duetime.engine.namespace_cache import NamespaceCache
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import TimerRef
 from duetime.testing.contract.builders import make_namespace
 from duetime.testing.virtual_time import VirtualClock

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from duetime.domain.timers import Timer
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import VirtualClock
 from tests.support.clock import NOW as START
 from tests.support.engine import lag_seconds, make_poller, make_timer, put, run

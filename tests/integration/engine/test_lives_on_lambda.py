@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from duetime.runtime.settings import PollerSettings
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.clock import NOW as START
 from tests.support.engine import lag_seconds, make_timer, put

@@ -18,7 +18,7 @@ from duetime.domain.namespaces import Pause
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.schedules import Overlap, ScheduleEnd, ScheduleMisfire, SchedulePolicy
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.integration.engine.test_schedules import (
     State,

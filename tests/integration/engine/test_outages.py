@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from duetime.domain.errors import StoreUnavailable
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import VirtualClock
 from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put, run

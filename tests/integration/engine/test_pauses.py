@@ -9,7 +9,7 @@ from dataclasses import replace
 from duetime.app.namespace_states import paused, resumed
 from duetime.domain.namespaces import Misfire
 from duetime.domain.timers import FailureReason, TimerState
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import VirtualClock
 from tests.support.clock import NOW as START
 from tests.support.engine import at, make_poller, make_timer, put, run, stored

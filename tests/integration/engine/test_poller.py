@@ -15,7 +15,7 @@ from duetime.domain.errors import StoreUnavailable
 from duetime.domain.timers import TimerChange, TimerState
 from duetime.domain.times import format_instant, parse_instant, round_down
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import PutMode, TimerRef
 from duetime.testing.contract.builders import make_namespace
 from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually

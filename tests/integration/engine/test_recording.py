@@ -14,7 +14,7 @@ from duetime.domain.errors import StoreUnavailable
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.timers import Rearm, TimerChange, TimerState
 from duetime.domain.times import format_instant
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import ChangeStatus, TimerRef
 from duetime.testing.contract.builders import make_namespace
 from duetime.testing.virtual_time import VirtualClock, run_virtually

@@ -15,7 +15,7 @@ from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.timers import FailureReason, TimerState
 from duetime.engine.firing import at_least_once, firing
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import VirtualClock
 from tests.integration.engine.test_failure_events import Bus
 from tests.support.clock import NOW as START

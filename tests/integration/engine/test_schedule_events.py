@@ -12,7 +12,7 @@ from duetime.domain.events import Event, ScheduleEvent
 from duetime.domain.namespaces import Pause
 from duetime.domain.schedules import ScheduleMisfire, SchedulePolicy
 from duetime.domain.times import format_instant
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import VirtualClock
 from tests.integration.engine.test_schedules import WHERE, answering, make_schedule, state_of
 from tests.support.clock import NOW as START

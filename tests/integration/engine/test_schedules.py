@@ -22,7 +22,7 @@ from duetime.domain.timers import Timer, TimerState
 from duetime.domain.times import MAX_INSTANT, format_instant
 from duetime.recurrence.spec import TimingSpec
 from duetime.recurrence.stored import occurrences_by, timing_json
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import TimerRef
 from duetime.testing.contract.builders import make_content, make_namespace
 from duetime.testing.virtual_time import VirtualClock

@@ -11,7 +11,7 @@ import pytest
 from duetime.domain.errors import StoreUnavailable
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import VirtualClock
 from tests.support.engine import make_poller, make_timer, put, run
 from tests.support.logs import actions

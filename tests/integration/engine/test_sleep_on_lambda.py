@@ -12,7 +12,7 @@ from duetime.domain.shards import MAX_DEDICATED_SHARD
 from duetime.runtime.settings import PollerSettings
 from duetime.runtime.sleeping import IDLE_SECONDS, WATCH_AHEAD_SECONDS
 from duetime.runtime.waking import TRUST_SECONDS, Waker, is_awake
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.clock import NOW as START
 from tests.support.engine import lag_seconds, make_timer, put

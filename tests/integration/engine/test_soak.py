@@ -12,7 +12,7 @@ import pytest
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.timers import FailureReason, Timer, TimerChange, TimerState
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import ChangeStatus, TimerRef
 from duetime.testing.contract.builders import make_namespace
 from duetime.testing.virtual_time import VirtualClock, run_virtually

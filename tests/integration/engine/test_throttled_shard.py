@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.shards import Lease
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.contract.builders import ids_of_shard, make_namespace
 from duetime.testing.virtual_time import VirtualClock
 from tests.support.clock import NOW as START

@@ -11,7 +11,7 @@ import pytest
 
 from duetime.api.handler import build_handler
 from duetime.api.http.idempotency import CLAIM_SECONDS
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing import in_memory, respond
 from duetime.testing.virtual_time import VirtualClock
 from duetime_client import NewSchedule, RetryPolicy

@@ -15,7 +15,7 @@ import pytest
 from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.timers import TimerState
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import UnreadableRow
 from duetime.testing.contract.builders import make_namespace
 from duetime.testing.virtual_time import VirtualClock

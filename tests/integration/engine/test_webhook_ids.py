@@ -11,7 +11,7 @@ import pytest
 
 from duetime.api.handler import build_handler
 from duetime.domain.times import format_instant
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import VirtualClock
 from tests.support.api import context_for
 from tests.support.clock import NOW as START

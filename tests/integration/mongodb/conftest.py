@@ -12,7 +12,7 @@ from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStart
 
 from duetime.stores.backends.mongodb.backend import MongoDbBackend
 from duetime.stores.backends.mongodb.database import Database
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.time_source import TimeSource
 from tests.support.mongodb import empty_database
 
@@ -45,7 +45,7 @@ def commands() -> Commands:
 @contextmanager
 def opened(
     url: str, commands: Commands, *, time_source: TimeSource = TimeSource.CALLER, **options: Any
-) -> Iterator[CoreStore]:
+) -> Iterator[Store]:
     """A store in the process's database, which is empty. ``options`` are the client's."""
     client: MongoClient[dict[str, Any]] = MongoClient(
         url,
@@ -55,7 +55,7 @@ def opened(
         readConcernLevel="majority",
         **options,
     )
-    store = CoreStore(MongoDbBackend(Database(client, empty_database(url), time_source=time_source)))
+    store = Store(MongoDbBackend(Database(client, empty_database(url), time_source=time_source)))
     try:
         store.check()  # asks the server what it is, once
         commands.clear()
@@ -65,6 +65,6 @@ def opened(
 
 
 @pytest.fixture
-def store(mongodb_url: str, commands: Commands) -> Iterator[CoreStore]:
+def store(mongodb_url: str, commands: Commands) -> Iterator[Store]:
     with opened(mongodb_url, commands, timeoutMS=60_000) as store:
         yield store

@@ -16,7 +16,7 @@ from duetime.domain.timers import Rearm, TimerState
 from duetime.domain.times import to_milliseconds
 from duetime.stores.backends.mongodb.database import READ_AS
 from duetime.stores.backends.mongodb.documents import to_row
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.core.timer_codec import decode, decode_or_salvage
 from duetime.stores.decoding import UnreadableError, is_whole
 from duetime.stores.entities import SERVICE_CALL, TIMER
@@ -31,11 +31,11 @@ from tests.support.mongodb import database_of, key_of_timer
 
 
 @pytest.fixture
-def single(store: CoreStore) -> Namespace:
+def single(store: Store) -> Namespace:
     return store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
 
 
-def polled(store: CoreStore, *, limit: int) -> tuple[list[str], int]:
+def polled(store: Store, *, limit: int) -> tuple[list[str], int]:
     """The ids of all due timers, and how many documents cannot be read."""
     found: list[str] = []
     unreadable = 0
@@ -52,7 +52,7 @@ def polled(store: CoreStore, *, limit: int) -> tuple[list[str], int]:
 
 @pytest.mark.parametrize("limit", [1, 2, 100])
 @pytest.mark.parametrize("uuid", [None, "text", 7])
-def test_timers_without_their_uuid(store: CoreStore, single: Namespace, uuid: Any, limit: int) -> None:
+def test_timers_without_their_uuid(store: Store, single: Namespace, uuid: Any, limit: int) -> None:
     timers = create(store, *make_timers(single, 5))
     change = {"$unset": {"timer_uuid": ""}} if uuid is None else {"$set": {"timer_uuid": uuid}}
     database_of(store)["timers"].update_one(key_of_timer(timers[2]), change)
@@ -67,7 +67,7 @@ def test_timers_without_their_uuid(store: CoreStore, single: Namespace, uuid: An
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
-def test_timers_whose_uuid_sorts_behind_the_others(store: CoreStore, single: Namespace, limit: int) -> None:
+def test_timers_whose_uuid_sorts_behind_the_others(store: Store, single: Namespace, limit: int) -> None:
     timers = create(store, *make_timers(single, 5))
     change = {"$set": {"timer_uuid": NOW}}
     database_of(store)["timers"].update_one(key_of_timer(timers[2]), change)
@@ -81,7 +81,7 @@ def test_timers_whose_uuid_sorts_behind_the_others(store: CoreStore, single: Nam
 @pytest.mark.parametrize("is_choosy", [False, True])
 @pytest.mark.parametrize("damage", [{"timer_id": 7}, {"timer_namespace": 7}, {"timer_id": 7, "timer_revision": "x"}])
 def test_timers_whose_key_is_damaged_are_set_aside(
-    store: CoreStore, single: Namespace, damage: dict[str, Any], is_choosy: bool
+    store: Store, single: Namespace, damage: dict[str, Any], is_choosy: bool
 ) -> None:
     timers = create(store, *make_timers(single, 4))
     database_of(store)["timers"].update_one(key_of_timer(timers[1]), {"$set": damage})
@@ -102,7 +102,7 @@ VALUES = [None, 7.5, {"a": 1}, [1], "x"]
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_a_value_of_another_type_harms_its_timer_alone(store: CoreStore, single: Namespace, value: Any) -> None:
+def test_a_value_of_another_type_harms_its_timer_alone(store: Store, single: Namespace, value: Any) -> None:
     """A timer for each field, in which it is damaged, and two sound ones."""
     timers = create(store, *make_timers(single, len(TIMER.names) + 2, correlation_id="c", payload_json="1"))
     for field, timer in zip(TIMER.names, timers, strict=False):
@@ -128,7 +128,7 @@ def test_a_value_of_another_type_harms_its_timer_alone(store: CoreStore, single:
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_a_value_of_another_type_harms_its_call_alone(store: CoreStore, value: Any) -> None:
+def test_a_value_of_another_type_harms_its_call_alone(store: Store, value: Any) -> None:
     names = SERVICE_CALL.names
     submitted = [make.submitted(tags=("a",)) for _ in (*names, "sound")]
     begun = [make.begun(each.after) for each in submitted]
@@ -161,7 +161,7 @@ def test_a_value_of_another_type_harms_its_call_alone(store: CoreStore, value: A
 
 
 @pytest.mark.parametrize("value", [None, 7.5, {"a": 1}, "x"], ids=repr)
-def test_an_event_of_another_type_harms_its_call_alone(store: CoreStore, value: Any) -> None:
+def test_an_event_of_another_type_harms_its_call_alone(store: Store, value: Any) -> None:
     bad = steps.submit(store.calls)
     good = steps.submit(store.calls)
     outbox = database_of(store)["outbox"]
@@ -180,7 +180,7 @@ def test_an_event_of_another_type_harms_its_call_alone(store: CoreStore, value: 
 
 
 @pytest.mark.parametrize("at", ["2026-12-20", 7, DatetimeMS(to_milliseconds(NOW) - 2**45)], ids=repr)
-def test_timers_due_at_no_instant(store: CoreStore, single: Namespace, at: Any) -> None:
+def test_timers_due_at_no_instant(store: Store, single: Namespace, at: Any) -> None:
     timers = create(
         store, *make_timers(single, 3), *make_timers(single, 1, prefix="later", execute_at=NOW + seconds(5))
     )
@@ -191,7 +191,7 @@ def test_timers_due_at_no_instant(store: CoreStore, single: Namespace, at: Any) 
     assert store.timers.get(single, timers[1].timer_id, now=NOW) is not None
 
 
-def test_a_text_that_is_no_utf_8_is_damage_of_its_own_document(store: CoreStore, single: Namespace) -> None:
+def test_a_text_that_is_no_utf_8_is_damage_of_its_own_document(store: Store, single: Namespace) -> None:
     """MongoDB stores what it is given. The stand-in does not, so that the answer is damaged on its way instead."""
     (timer,) = create(store, *make_timers(single, 1, correlation_id="caf+"))
     found = database_of(store)["timers"].find_one(key_of_timer(timer))

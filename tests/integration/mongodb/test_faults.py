@@ -15,7 +15,7 @@ from duetime.domain.timers import TimerChange
 from duetime.stores.backends.mongodb.backend import MongoDbBackend
 from duetime.stores.backends.mongodb.database import Database
 from duetime.stores.backends.mongodb.schema import SCHEMA_VERSION
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.entities import DUE
 from duetime.stores.open import open_store
 from duetime.stores.port.calls import CallFilter, CallRef
@@ -29,7 +29,7 @@ from tests.support.mongodb import database_of, with_database
 from tests.support.ports import reserved_port
 from tests.support.servers import own_server
 
-CALLS: dict[str, Callable[[CoreStore, Namespace], object]] = {
+CALLS: dict[str, Callable[[Store, Namespace], object]] = {
     "check": lambda store, ns: store.check(),
     "initialise": lambda store, ns: store.initialise(),
     "shard_map": lambda store, ns: store.catalogue.shard_map(),
@@ -60,17 +60,17 @@ CALLS: dict[str, Callable[[CoreStore, Namespace], object]] = {
 
 
 @pytest.fixture
-def nobody() -> Iterator[CoreStore]:
+def nobody() -> Iterator[Store]:
     """A store where nobody listens."""
     with reserved_port() as port:
         store = open_store(f"mongodb://127.0.0.1:{port}/duetime?serverSelectionTimeoutMS=50&timeoutMS=300")
-        assert isinstance(store, CoreStore)
+        assert isinstance(store, Store)
         yield store
         store.close()
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_server_that_is_down_is_unavailable(nobody: CoreStore, name: str) -> None:
+def test_a_server_that_is_down_is_unavailable(nobody: Store, name: str) -> None:
     with pytest.raises(StoreUnavailable, match="MongoDB cannot be reached"):
         CALLS[name](nobody, make_namespace())
 
@@ -93,8 +93,8 @@ def test_an_empty_database_is_not_ready(mongodb_url: str) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("operation", [CoreStore.initialise, CoreStore.check])
-def test_a_newer_schema_is_left_alone(store: CoreStore, operation: Callable[[CoreStore], None]) -> None:
+@pytest.mark.parametrize("operation", [Store.initialise, Store.check])
+def test_a_newer_schema_is_left_alone(store: Store, operation: Callable[[Store], None]) -> None:
     def store_version(version: int) -> None:
         database_of(store)["schema"].update_one({}, {"$set": {"schema_version": version}})
 
@@ -106,7 +106,7 @@ def test_a_newer_schema_is_left_alone(store: CoreStore, operation: Callable[[Cor
         store_version(SCHEMA_VERSION)
 
 
-def test_a_missing_index_is_not_ready_and_made_again(store: CoreStore) -> None:
+def test_a_missing_index_is_not_ready_and_made_again(store: Store) -> None:
     database_of(store)["timers"].drop_index(DUE.name)
 
     with pytest.raises(StoreNotReady, match="indexes are missing"):
@@ -123,11 +123,11 @@ def test_a_closed_store_says_so(mongodb_url: str) -> None:
         store.catalogue.shard_map()
 
 
-@pytest.mark.parametrize("operation", [CoreStore.initialise, CoreStore.check])
-def test_a_server_without_transactions_is_refused(operation: Callable[[CoreStore], None]) -> None:
+@pytest.mark.parametrize("operation", [Store.initialise, Store.check])
+def test_a_server_without_transactions_is_refused(operation: Callable[[Store], None]) -> None:
     with own_server("mongodb", SECANTUSDB_OPTIONS="--standalone") as server:
         store = open_store(server.url)
-        assert isinstance(store, CoreStore)
+        assert isinstance(store, Store)
         with pytest.raises(StoreNotReady, match="not part of a replica set"):
             operation(store)
         store.close()
@@ -147,7 +147,7 @@ def test_wrong_credentials_are_one_line_without_them() -> None:
 def test_what_was_acknowledged_outlives_a_kill_of_the_server() -> None:
     with own_server("mongodb", SECANTUSDB_OPTIONS="--sync-on-commit") as server:
         store = open_store(f"{server.url}?timeoutMS=60000")
-        assert isinstance(store, CoreStore)
+        assert isinstance(store, Store)
         store.initialise()
         namespace = store.catalogue.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)[0]
         timers = create(store, *make_timers(namespace, 50))
@@ -167,10 +167,10 @@ def test_what_was_acknowledged_outlives_a_kill_of_the_server() -> None:
         store.close()
 
 
-def test_leases_are_by_the_servers_clock(mongodb_url: str, store: CoreStore) -> None:
+def test_leases_are_by_the_servers_clock(mongodb_url: str, store: Store) -> None:
     """Whatever the workers' clocks say."""
     database = database_of(store)
-    mine = CoreStore(MongoDbBackend(Database(database.client, database.name)))
+    mine = Store(MongoDbBackend(Database(database.client, database.name)))
     lease = claim_shard(mine, 7, "w1", lease_seconds=30, now=NOW + seconds(1e6))
     assert lease is not None
     assert claim_shard(mine, 7, "w2", lease_seconds=30, now=NOW + seconds(2e6)) is None

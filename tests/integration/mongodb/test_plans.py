@@ -17,7 +17,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.service_calls import CallStatus
 from duetime.domain.timers import Rearm, TimerChange, TimerState
 from duetime.stores.backends.mongodb.database import READ_AS
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import CallFilter, CallOrder
 from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
 from duetime.testing.contract import call_builders as make
@@ -32,10 +32,10 @@ from tests.support.mongodb import database_of, is_stand_in
 LATER = NOW + timedelta(hours=1)
 ID = "_id_"
 
-Action = Callable[[CoreStore, Namespace], object]
+Action = Callable[[Store, Namespace], object]
 
 
-def record_some(store: CoreStore, single: Namespace) -> None:
+def record_some(store: Store, single: Namespace) -> None:
     lease = claim(store, 0)
     (lease,) = [each for each in store.leases.renew([lease], lease_seconds=10, now=NOW) if each is not None]
     (timer, *others) = store.timers.due(0, until=NOW, limit=3).timers
@@ -45,19 +45,19 @@ def record_some(store: CoreStore, single: Namespace) -> None:
     store.timers.prune(now=LATER + timedelta(days=100), limit=5)
 
 
-def page_through_due(store: CoreStore, _: Namespace) -> None:
+def page_through_due(store: Store, _: Namespace) -> None:
     page = store.timers.due(0, until=NOW, limit=2)
     store.timers.due(0, until=NOW, limit=9, cursor=page.cursor)
     store.timers.due(0, until=NOW, limit=9, since=NOW, known_next=LATER)
 
 
-def page_through_list(store: CoreStore, single: Namespace) -> None:
+def page_through_list(store: Store, single: Namespace) -> None:
     for wanted in (TimerFilter(), TimerFilter(state=TimerState.SCHEDULED)):
         page = store.timers.list(single, wanted, cursor=None, limit=2, now=NOW)
         store.timers.list(single, wanted, cursor=page.next_cursor, limit=2, now=NOW)
 
 
-def page_through_correlated(store: CoreStore, single: Namespace) -> None:
+def page_through_correlated(store: Store, single: Namespace) -> None:
     page = store.timers.find_by_correlation(single, "c", cursor=None, limit=2, now=NOW)
     store.timers.find_by_correlation(single, "c", cursor=page.next_cursor, limit=2, now=NOW)
 
@@ -89,14 +89,14 @@ TIMERS: dict[str, tuple[Action, set[str]]] = {
 
 
 @pytest.fixture
-def single(store: CoreStore, commands: Commands) -> Namespace:
+def single(store: Store, commands: Commands) -> Namespace:
     namespace = store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
     create(store, *make_timers(namespace, 8, correlation_id="c"), make_timer(namespace, "later", execute_at=LATER))
     commands.clear()
     return namespace
 
 
-def used(store: CoreStore, commands: Commands) -> set[str]:
+def used(store: Store, commands: Commands) -> set[str]:
     """The indexes that answer what was sent, each search checked."""
     found = list(queries(commands))
     names = set()
@@ -111,7 +111,7 @@ def used(store: CoreStore, commands: Commands) -> set[str]:
     return names
 
 
-def check_plan(store: CoreStore, query: Query, name: str, *, is_planner_mongodbs: bool) -> None:
+def check_plan(store: Store, query: Query, name: str, *, is_planner_mongodbs: bool) -> None:
     """What the server itself says of it."""
     explained = database_of(store).command(
         "explain", query.command, verbosity="executionStats", codec_options=READ_AS
@@ -134,7 +134,7 @@ def stages_of(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", TIMERS)
-def test_timers_are_found_by_their_index(store: CoreStore, single: Namespace, commands: Commands, name: str) -> None:
+def test_timers_are_found_by_their_index(store: Store, single: Namespace, commands: Commands, name: str) -> None:
     action, expected = TIMERS[name]
 
     action(store, single)
@@ -155,7 +155,7 @@ LISTS: dict[str, tuple[CallFilter, str]] = {
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_a_list_walks_its_index(store: CoreStore, commands: Commands, name: str) -> None:
+def test_a_list_walks_its_index(store: Store, commands: Commands, name: str) -> None:
     wanted, expected = LISTS[name]
     for number in range(6):
         steps.submit(store.calls, tags=("a", f"t{number}"), starred=True)
@@ -168,7 +168,7 @@ def test_a_list_walks_its_index(store: CoreStore, commands: Commands, name: str)
     assert used(store, commands) == {expected}
 
 
-def test_calls_executions_and_events_are_found_by_their_keys(store: CoreStore, commands: Commands) -> None:
+def test_calls_executions_and_events_are_found_by_their_keys(store: Store, commands: Commands) -> None:
     calls = store.calls
     call = steps.submit(calls, idempotency_key="k")
     other = steps.submit(calls)
@@ -198,7 +198,7 @@ def test_calls_executions_and_events_are_found_by_their_keys(store: CoreStore, c
     }
 
 
-def test_every_index_that_serves_a_tenant_begins_with_the_tenant(store: CoreStore) -> None:
+def test_every_index_that_serves_a_tenant_begins_with_the_tenant(store: Store) -> None:
     housekeeping = {ID, "call_expiry", "event_published"}
     for collection in ("service_calls", "http_execution_log", "outbox"):
         for name, index in database_of(store)[collection].index_information().items():

@@ -16,9 +16,8 @@ from duetime.domain.timers import TimerState
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.clock import SystemClock
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.open import open_store
-from duetime.stores.port.store import Store
 from duetime.stores.port.timers import TimerFilter
 from duetime.stores.store_clock import StoreClock
 from duetime.testing.contract.builders import make_timer, make_timers
@@ -65,7 +64,7 @@ def test_two_pollers_fire_a_burst_and_a_late_timer_once_each(mongodb_url: str) -
 def check_two_pollers(stores: list[Store]) -> None:
     clock = SystemClock()
     now, store = clock.now(), stores[0]
-    assert isinstance(store, CoreStore)
+    assert isinstance(store, Store)
     namespace, _ = store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=now)
     timers = [
         *make_timers(namespace, TIMERS, execute_at=now, now=now),

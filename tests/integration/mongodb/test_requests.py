@@ -12,7 +12,7 @@ from pymongo.errors import ClientBulkWriteException, OperationFailure
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange
 from duetime.stores.backends.mongodb.database import Database
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import ApplyStatus
 from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
 from duetime.stores.time_source import TimeSource
@@ -30,7 +30,7 @@ def sent(commands: Commands, operation: Callable[[], object]) -> list[str]:
     return commands.names()
 
 
-def test_a_batch_takes_the_requests_of_one(store: CoreStore, commands: Commands) -> None:
+def test_a_batch_takes_the_requests_of_one(store: Store, commands: Commands) -> None:
     namespace = store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
     timers = make_timers(namespace, 150)
     leases = [claim(store, shard) for shard in namespace.shard_ids()]
@@ -49,7 +49,7 @@ def test_a_batch_takes_the_requests_of_one(store: CoreStore, commands: Commands)
     assert deleted == ["find", "bulkWrite"]
 
 
-def test_what_pollers_ask_again_and_again_is_one_request(store: CoreStore, commands: Commands) -> None:
+def test_what_pollers_ask_again_and_again_is_one_request(store: Store, commands: Commands) -> None:
     namespace = store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
     create(store, *make_timers(namespace, 3, execute_at=NOW + seconds(60)))
     leases = [claim(store, shard) for shard in range(3)]
@@ -71,9 +71,7 @@ def test_leases_by_the_servers_clock_are_read_again(mongodb_url: str, commands: 
         assert renewed == ["bulkWrite", "find"]
 
 
-def test_the_outbox_takes_a_request_for_each_tenant_and_one_to_find_them(
-    store: CoreStore, commands: Commands
-) -> None:
+def test_the_outbox_takes_a_request_for_each_tenant_and_one_to_find_them(store: Store, commands: Commands) -> None:
     assert sent(commands, lambda: store.outbox.unpublished(limit=100)) == ["find"]
     steps.submit(store.calls)
     steps.submit(store.calls)
@@ -82,7 +80,7 @@ def test_the_outbox_takes_a_request_for_each_tenant_and_one_to_find_them(
     assert sent(commands, lambda: store.outbox.mark_published(events, now=NOW)) == ["bulkWrite"]
 
 
-def test_a_batch_of_transitions_is_one_transaction_of_two_requests(store: CoreStore, commands: Commands) -> None:
+def test_a_batch_of_transitions_is_one_transaction_of_two_requests(store: Store, commands: Commands) -> None:
     batch = [make.submitted(idempotency_key=f"k{number}") for number in range(10)]
 
     assert sent(commands, lambda: steps.applied(store.calls, *batch)) == ["bulkWrite", "commitTransaction"]
@@ -90,7 +88,7 @@ def test_a_batch_of_transitions_is_one_transaction_of_two_requests(store: CoreSt
     assert sent(commands, lambda: steps.applied(store.calls, *begun)) == ["bulkWrite", "commitTransaction"]
 
 
-def test_reads_and_writes_ask_for_the_majority(store: CoreStore, commands: Commands) -> None:
+def test_reads_and_writes_ask_for_the_majority(store: Store, commands: Commands) -> None:
     namespace = store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
     commands.clear()
 
@@ -106,7 +104,7 @@ def test_reads_and_writes_ask_for_the_majority(store: CoreStore, commands: Comma
             assert command["writeConcern"]["w"] == "majority"
 
 
-def test_an_older_server_gets_a_request_per_write(store: CoreStore, commands: Commands) -> None:
+def test_an_older_server_gets_a_request_per_write(store: Store, commands: Commands) -> None:
     with patch.object(Database, "tells_each_write", new_callable=PropertyMock, return_value=False):
         namespace = store.catalogue.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)[0]
         lease = claim(store)
@@ -151,7 +149,7 @@ def test_an_older_server_gets_a_request_per_write(store: CoreStore, commands: Co
 
 @pytest.mark.parametrize("is_call_first", [False, True])
 def test_a_server_that_works_as_an_older_version_gets_a_request_per_write(
-    store: CoreStore, commands: Commands, is_call_first: bool
+    store: Store, commands: Commands, is_call_first: bool
 ) -> None:
     """MongoDB 8.0 refuses ``bulkWrite`` while its feature compatibility version is 7.0; ``hello`` does not tell."""
     refusal = OperationFailure("refused", 115, {"code": 115, "codeName": "CommandNotSupported"})

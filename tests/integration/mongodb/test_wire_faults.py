@@ -18,7 +18,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange
 from duetime.stores.backends.mongodb.database import Database
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import ChangeStatus, TimerRef
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps
@@ -48,51 +48,51 @@ def server() -> Iterator[OwnServer]:
 
 
 @pytest.fixture
-def store(server: OwnServer, commands: Commands) -> Iterator[CoreStore]:
+def store(server: OwnServer, commands: Commands) -> Iterator[Store]:
     with opened(server.url, commands, appname=APPLICATION, timeoutMS=60_000) as store:
         yield store
 
 
 @pytest.fixture
-def single(store: CoreStore) -> Namespace:
+def single(store: Store) -> Namespace:
     return store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
 
 
-def fail(store: CoreStore, command: str, fault: dict[str, Any], *, mode: Any = None) -> None:
+def fail(store: Store, command: str, fault: dict[str, Any], *, mode: Any = None) -> None:
     """The next one, or by the server's ``mode``."""
     data = {"failCommands": [command], "appName": APPLICATION, **fault}
     database_of(store).client.admin.command("configureFailPoint", "failCommand", mode=mode or {"times": 1}, data=data)
 
 
-def check_create(store: CoreStore, single: Namespace) -> None:
+def check_create(store: Store, single: Namespace) -> None:
     timers = create(store, *make_timers(single, 3))
     assert [stored(store, single, timer.timer_id).revision for timer in timers] == [1, 1, 1]
 
 
-def check_update(store: CoreStore, single: Namespace) -> None:
+def check_update(store: Store, single: Namespace) -> None:
     result = store.timers.update(single, "old0000", TimerChange(), firing_id="f", now=NOW)
     assert result.status is ChangeStatus.APPLIED
     assert stored(store, single, "old0000").revision == 2
 
 
-def check_delete(store: CoreStore, single: Namespace) -> None:
+def check_delete(store: Store, single: Namespace) -> None:
     results = store.timers.delete(single, [TimerRef("old0000"), TimerRef("none")], now=NOW)
     assert [each.status for each in results] == [ChangeStatus.APPLIED, ChangeStatus.NOT_FOUND]
 
 
-def check_record(store: CoreStore, single: Namespace) -> None:
+def check_record(store: Store, single: Namespace) -> None:
     timers = due(store, single)
     assert record(store, [fired(timer) for timer in timers], claim(store)) == [RecordStatus.APPLIED] * len(timers)
     assert due(store, single) == []
 
 
-def check_claim(store: CoreStore, single: Namespace) -> None:
+def check_claim(store: Store, single: Namespace) -> None:
     lease = claim(store, 7)
     (status,) = store.leases.statuses([7], now=NOW)
     assert (lease.version, status.version, status.owner_id) == (1, 1, lease.owner_id)
 
 
-WRITES: dict[str, tuple[str, Callable[[CoreStore, Namespace], None]]] = {
+WRITES: dict[str, tuple[str, Callable[[Store, Namespace], None]]] = {
     "create": ("insert", check_create),
     "update": ("update", check_update),
     "delete": ("delete", check_delete),
@@ -103,7 +103,7 @@ WRITES: dict[str, tuple[str, Callable[[CoreStore, Namespace], None]]] = {
 
 
 @pytest.fixture
-def old(store: CoreStore, single: Namespace, commands: Commands) -> Namespace:
+def old(store: Store, single: Namespace, commands: Commands) -> Namespace:
     create(store, *make_timers(single, 2, prefix="old"))
     commands.clear()
     return single
@@ -140,7 +140,7 @@ def test_a_write_is_sent_again_and_happens_once(server: OwnServer, commands: Com
 @pytest.mark.parametrize("fault", ["connection closed", "not the primary"])
 @pytest.mark.parametrize("name", WRITES)
 def test_many_writes_that_did_not_arrive_are_sent_again(
-    store: CoreStore, commands: Commands, old: Namespace, name: str, fault: str
+    store: Store, commands: Commands, old: Namespace, name: str, fault: str
 ) -> None:
     fail(store, "bulkWrite", FAULTS[fault])
 
@@ -150,7 +150,7 @@ def test_many_writes_that_did_not_arrive_are_sent_again(
 
 
 @pytest.mark.parametrize("fault", ["connection closed", "not the primary"])
-def test_a_read_is_sent_again(store: CoreStore, commands: Commands, old: Namespace, fault: str) -> None:
+def test_a_read_is_sent_again(store: Store, commands: Commands, old: Namespace, fault: str) -> None:
     fail(store, "find", FAULTS[fault])
 
     assert len(due(store, old)) == 2
@@ -159,7 +159,7 @@ def test_a_read_is_sent_again(store: CoreStore, commands: Commands, old: Namespa
 
 @pytest.mark.parametrize("command", ["find", "bulkWrite"])
 @pytest.mark.parametrize("fault", ["connection closed", "not the primary"])
-def test_what_lasts_is_unavailable(store: CoreStore, old: Namespace, command: str, fault: str) -> None:
+def test_what_lasts_is_unavailable(store: Store, old: Namespace, command: str, fault: str) -> None:
     fail(store, command, FAULTS[fault], mode="alwaysOn")
 
     with pytest.raises(StoreUnavailable), pymongo.timeout(2):
@@ -185,7 +185,7 @@ TRANSACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", TRANSACTIONS)
-def test_a_transaction_is_run_again_and_happens_once(store: CoreStore, name: str) -> None:
+def test_a_transaction_is_run_again_and_happens_once(store: Store, name: str) -> None:
     command, fault = TRANSACTIONS[name]
     call = steps.submit(store.calls, idempotency_key="k")
     fail(store, command, fault)
@@ -198,7 +198,7 @@ def test_a_transaction_is_run_again_and_happens_once(store: CoreStore, name: str
     assert [event.sequence for event in events] == list(range(1, running.event_count + 1))
 
 
-def test_a_set_without_a_primary_is_unavailable_for_as_long(store: CoreStore, single: Namespace) -> None:
+def test_a_set_without_a_primary_is_unavailable_for_as_long(store: Store, single: Namespace) -> None:
     """The one member of the set is a secondary for two seconds, and is elected again."""
     database_of(store).client.admin.command({"replSetStepDown": 2, "secondaryCatchUpPeriodSecs": 0, "force": True})
 

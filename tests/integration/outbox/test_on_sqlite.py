@@ -23,9 +23,9 @@ from duetime.domain.service_calls import calls_namespace
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id
 from duetime.stores.core.calls import CallStore
+from duetime.stores.core.store import Store
 from duetime.stores.open import open_store
 from duetime.stores.port.calls import ApplyStatus, CallRef
-from duetime.stores.port.store import Store
 from duetime.testing.contract.call_builders import begun, cancelled, concluded, submitted
 from tests.support.outbox import first_occurrences
 

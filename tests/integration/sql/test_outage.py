@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.settings import WorkerSettings
 from duetime.runtime.wiring import make_poller, store_clock
+from duetime.stores.core.store import Store
 from duetime.stores.open import open_store
-from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode
 from duetime.testing.contract.builders import make_timer
 from tests.support.databases import database_url, open_server_store

@@ -12,7 +12,7 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.stores.backends.sql.backend import SqlBackend
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import PutMode, PutStatus, TimerRef
 from duetime.testing.contract.builders import fired, leased, make_timer, make_timers
 from duetime.testing.contract.steps import claim_shard
@@ -25,30 +25,30 @@ NOT_UNICODE = "\ud800"
 
 
 @contextmanager
-def store_on(name: str) -> Iterator[CoreStore]:
+def store_on(name: str) -> Iterator[Store]:
     if name == "sqlite":
         with memory_store() as store:
-            yield CoreStore(SqlBackend(store.database))
+            yield Store(SqlBackend(store.database))
         return
     empty_database(name)
     with closing(open_server_store(name)) as server_store:
-        yield CoreStore(SqlBackend(server_store.database))
+        yield Store(SqlBackend(server_store.database))
 
 
 @pytest.fixture(params=["sqlite", *sorted(server_urls())])
-def store(request: pytest.FixtureRequest) -> Iterator[CoreStore]:
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     with store_on(request.param) as store:
         yield store
 
 
 @pytest.fixture
-def single(store: CoreStore) -> Namespace:
+def single(store: Store) -> Namespace:
     """A namespace whose timers are all on shard 0."""
     return store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
 
 
 @pytest.fixture
-def transactions(store: CoreStore, single: Namespace, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def transactions(store: Store, single: Namespace, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """One entry for each that begins from now on."""
     begun: list[Any] = []
     assert isinstance(store.backend, SqlBackend)
@@ -62,7 +62,7 @@ def transactions(store: CoreStore, single: Namespace, monkeypatch: pytest.Monkey
     return begun
 
 
-def test_known_and_new_timers_in_one_batch(store: CoreStore, single: Namespace, transactions: list[Any]) -> None:
+def test_known_and_new_timers_in_one_batch(store: Store, single: Namespace, transactions: list[Any]) -> None:
     known, new = make_timers(single, 60, prefix="known"), make_timers(single, 60, prefix="new")
     store.timers.put(known, mode=PutMode.CREATE, now=NOW)
     transactions.clear()
@@ -76,7 +76,7 @@ def test_known_and_new_timers_in_one_batch(store: CoreStore, single: Namespace, 
 
 
 def test_a_timer_that_the_database_refuses_is_refused_alone(
-    store: CoreStore, single: Namespace, transactions: list[Any]
+    store: Store, single: Namespace, transactions: list[Any]
 ) -> None:
     known, new = make_timer(single, "known"), make_timers(single, 60)
     store.timers.put([known], mode=PutMode.CREATE, now=NOW)
@@ -90,7 +90,7 @@ def test_a_timer_that_the_database_refuses_is_refused_alone(
     assert len(transactions) < 20, "halves are tried, not each by itself"
 
 
-def test_outcomes_of_timers_that_are_gone(store: CoreStore, single: Namespace, transactions: list[Any]) -> None:
+def test_outcomes_of_timers_that_are_gone(store: Store, single: Namespace, transactions: list[Any]) -> None:
     store.timers.put(make_timers(single, 60), mode=PutMode.CREATE, now=NOW)
     lease = claim_shard(store, 0, "w", lease_seconds=60, now=NOW)
     assert lease is not None

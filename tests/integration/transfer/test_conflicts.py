@@ -13,9 +13,9 @@ from duetime.domain.call_steps import Transition
 from duetime.domain.errors import StoreError
 from duetime.domain.namespaces import NamespaceSettings
 from duetime.domain.timers import Timer, TimerChange
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import CallRef
 from duetime.stores.port.outbox import OutboxEvent
-from duetime.stores.port.store import Store
 from duetime.stores.port.timers import TimerFilter
 from duetime.stores.port.transfer import LoadStatus
 from duetime.testing.contract import call_builders as make

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from duetime.domain.shards import MAX_SHARED_SHARDS
+from duetime.stores.core.store import Store
 from duetime.stores.open import open_store
-from duetime.stores.port.store import Store
 from duetime.stores.port.transfer import LoadStatus
 from duetime.stores.time_source import TimeSource
 from tests.contract.conftest import STORES

@@ -14,8 +14,8 @@ from duetime.domain.service_calls import calls_namespace
 from duetime.domain.timers import Timer
 from duetime.stores.core.calls import CallStore
 from duetime.stores.core.catalogue import Catalogue
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import ApplyStatus, CallRef
-from duetime.stores.port.store import Store
 from duetime.testing.contract import call_builders as make
 from tests.support.call_api import calls_store
 from tests.support.clock import NOW

@@ -25,9 +25,9 @@ from duetime.domain.event_webhooks import (
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.retry import read_retry_policy
 from duetime.domain.timers import Timer, TimerState
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import CallRef
 from duetime.stores.port.outbox import OutboxEvent
-from duetime.stores.port.store import Store
 from duetime.stores.port.timers import TimerFilter, TimerRef
 from duetime.testing.contract.builders import failed, fired, leased
 from duetime.testing.contract.steps import claim_shard

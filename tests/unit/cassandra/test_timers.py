@@ -19,7 +19,7 @@ from duetime.stores.backends.cassandra.batches import WRITES_PER_BATCH
 from duetime.stores.backends.cassandra.changes import ttl_seconds
 from duetime.stores.backends.cassandra.requests import Statement
 from duetime.stores.backends.cassandra.session import CassandraSession
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import PutMode, PutStatus
 from duetime.testing.contract.builders import make_namespace, make_timer, make_timers, seconds
 from tests.support.clock import NOW
@@ -59,8 +59,8 @@ class Shards:
         return [True] * len(groups)
 
 
-def store_on(shards: Shards) -> CoreStore:
-    return CoreStore(CassandraBackend(cast("CassandraSession", shards)))
+def store_on(shards: Shards) -> Store:
+    return Store(CassandraBackend(cast("CassandraSession", shards)))
 
 
 def test_batches_of_one_shard_go_one_after_another() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from tests.support.commands import Cli, isolated
 from tests.support.stores import file_store
 

@@ -18,7 +18,7 @@ from duetime.cli.main import run
 from duetime.domain.errors import StoreUnavailable
 from duetime.runtime import wiring
 from duetime.runtime.deployed import stack as deployed
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from tests.support.aws_answers import Answer, AwsAnswers
 from tests.support.clock import FakeClock
 from tests.support.stores import memory_store

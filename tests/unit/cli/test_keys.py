@@ -9,7 +9,7 @@ import pytest
 from duetime.api.http.authentication import KeyAuthenticator
 from duetime.domain.principals import Principal, Role
 from duetime.runtime.clock import SystemClock
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from tests.support.commands import Cli
 
 

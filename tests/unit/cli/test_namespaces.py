@@ -12,7 +12,7 @@ from duetime.domain.namespaces import Misfire, Namespace, NamespaceState
 from duetime.domain.secrets import parse_secret, secret_text, valid_secrets
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.local_key import KeyFile, LocalSecretBox
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import PutMode
 from duetime.testing.contract.builders import make_timer
 from tests.support.commands import Cli

@@ -18,7 +18,7 @@ from duetime.domain.timers import Failure, FailureReason, TimerState
 from duetime.domain.times import format_instant
 from duetime.recurrence import zones
 from duetime.runtime.clock import SystemClock
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import PutMode
 from duetime.testing.contract.builders import failed, leased, make_timer
 from duetime.testing.contract.steps import claim_shard

@@ -20,8 +20,8 @@ import pytest
 
 from duetime.cli.main import run
 from duetime.runtime.clock import SystemClock
+from duetime.stores.core.store import Store
 from duetime.stores.open import open_store
-from duetime.stores.port.store import Store
 from duetime.testing.contract.builders import make_timers
 from duetime.testing.contract.steps import claim, create
 from duetime.transfer.scan import StoreScan

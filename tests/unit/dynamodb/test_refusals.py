@@ -20,7 +20,7 @@ from duetime.stores.backends.dynamodb.errors import translate
 from duetime.stores.backends.dynamodb.item_writes import ItemWrite
 from duetime.stores.backends.dynamodb.items import Item, whole
 from duetime.stores.backends.dynamodb.layouts import timer_item_key
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.core.timer_codec import encode
 from duetime.stores.entities import TIMER
 from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerRef
@@ -81,7 +81,7 @@ def driver(stub: Stub, *, batch_statements: bool = True) -> Driver:
     return Driver(stub, batch_statements=batch_statements, max_parallel=1)  # type: ignore[arg-type]
 
 
-def store(stub: Stub) -> CoreStore:
+def store(stub: Stub) -> Store:
     return dynamodb_store(stub, "timers")  # type: ignore[arg-type]
 
 

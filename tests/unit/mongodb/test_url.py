@@ -7,7 +7,7 @@ from pymongo.read_preferences import ReadPreference
 
 from duetime.domain.errors import InvalidSettings
 from duetime.stores.backends.mongodb.url import open_client
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.open import open_store
 from tests.support.mongodb import database_of
 
@@ -15,7 +15,7 @@ from tests.support.mongodb import database_of
 def test_a_mongodb_url_opens_the_store_and_contacts_nobody() -> None:
     store = open_store("mongodb://127.0.0.1:1/timers")
 
-    assert isinstance(store, CoreStore)
+    assert isinstance(store, Store)
     assert database_of(store).name == "timers"
     store.close()
     store.close()

@@ -19,7 +19,7 @@ from duetime.domain.outcomes import RecordStatus
 from duetime.domain.principals import Role
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Rearm, TimerChange
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.entities import (
     API_KEY,
     COUNTER,
@@ -67,7 +67,7 @@ class Contents:
     """A store with one row of each entity that will be damaged (``keys``), and a sound one of most."""
 
     backend: DictionaryBackend
-    store: CoreStore
+    store: Store
     namespace: Namespace
     call: ServiceCall
     keys: dict[str, Key]
@@ -79,7 +79,7 @@ class Contents:
 @pytest.fixture
 def contents() -> Contents:
     backend = DictionaryBackend()
-    store = CoreStore(backend)
+    store = Store(backend)
     catalogue = store.catalogue
     bad = catalogue.create_namespace("bad", num_shards=1, dedicated=False, now=NOW)[0]
     catalogue.create_namespace("good", num_shards=1, dedicated=False, now=NOW)
@@ -244,7 +244,7 @@ def test_a_damaged_schedule_is_shown_and_can_be_removed(contents: Contents, fiel
     ids=["counter", "secret", "idempotency record"],
 )
 def test_a_damaged_row_is_named(
-    contents: Contents, entity: Entity, field: str, operation: Callable[[CoreStore], object], what: str
+    contents: Contents, entity: Entity, field: str, operation: Callable[[Store], object], what: str
 ) -> None:
     contents.damage(entity, field, DAMAGED)
 

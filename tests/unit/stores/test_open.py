@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from duetime.domain.errors import InvalidSettings
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.open import open_store
 
 
 def test_an_sqlite_url_opens_the_sql_store(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path}/duetime.db")
 
-    assert isinstance(store, CoreStore)
+    assert isinstance(store, Store)
     assert list(tmp_path.iterdir()) == []  # opening contacts nothing
     store.close()
 
@@ -24,7 +24,7 @@ def test_an_sqlite_url_opens_the_sql_store(tmp_path: Path) -> None:
 def test_a_dynamodb_url_opens_the_dynamodb_store() -> None:
     store = open_store("dynamodb://timers?endpoint_url=http://127.0.0.1:1&region=eu-west-1")
 
-    assert isinstance(store, CoreStore)
+    assert isinstance(store, Store)
     store.close()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from duetime.stores.backend import Query, Scan
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.stores.entities import EVENT, UNPUBLISHED
 from duetime.testing.contract import call_steps as steps
 from tests.support.clock import NOW
@@ -25,7 +25,7 @@ class WritingBackend(DictionaryBackend):
 
 
 def test_an_event_that_is_written_at_the_end_of_a_page_is_not_overtaken() -> None:
-    store = CoreStore(WritingBackend())
+    store = Store(WritingBackend())
     submitted = [steps.submit(store.calls) for _ in range(27)]  # each with two events, and a page has 50
     first = store.outbox.unpublished_of(steps.ref(submitted[0]), limit=1)
     store.outbox.mark_published(first, now=NOW)

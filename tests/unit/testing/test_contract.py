@@ -22,7 +22,7 @@ from dataclasses import replace
 
 import pytest
 
-from duetime.stores.core.store import CoreStore
+from duetime.stores.core.store import Store
 from duetime.testing.contract import Subject
 from duetime.testing.contract.everything import *
 from tests.support.dictionary import DictionaryBackend
@@ -49,7 +49,7 @@ BACKENDS = [DictionaryBackend, PastIsExclusive, NoConditions, ForgetsTheRest]
 @pytest.fixture(params=BACKENDS, ids=[each.__name__ for each in BACKENDS])
 def subject(request):
     backend = request.param()
-    yield Subject(store=CoreStore(backend), corrupt=lambda timer: None)
+    yield Subject(store=Store(backend), corrupt=lambda timer: None)
 """
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.transfer.errors import BadExport, TransferRefused
 from duetime.transfer.exporting import export
 from duetime.transfer.lines import CHECKPOINT_START

@@ -13,7 +13,7 @@ from duetime.engine.context import EngineContext
 from duetime.engine.shards.shard import ShardState
 from duetime.engine.shards.sharing import FreeShards, Members, claim_order, fair_share
 from duetime.engine.shards.unreadable import UnreadableShards
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ from duetime.engine.shards.reading import ShardReading
 from duetime.engine.shards.shard import ShardState
 from duetime.engine.shards.unreadable import UnreadableShards
 from duetime.engine.waiting import WakeupEvent
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 
 log = logging.getLogger(__name__)
 

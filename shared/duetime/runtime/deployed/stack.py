@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from duetime.domain.errors import DuetimeError, StoreError
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 
 ALARM = "AWS::CloudWatch::Alarm"
 FUNCTION = "AWS::Lambda::Function"

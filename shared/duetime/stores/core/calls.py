@@ -72,7 +72,7 @@ _EVENTS_PER_READ = 500
 
 class CallStore(CallLists):
     """Every operation but ``prune`` is within one tenant, and none reads another tenant's rows, whatever its
-    arguments say. The rules for all parts are in ``stores.port.store``.
+    arguments say. The rules for all parts are in ``stores.core.store``.
 
     The call's row is the fence: its revision has to match, or nothing of the transition is written."""
 

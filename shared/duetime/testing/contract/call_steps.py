@@ -13,8 +13,8 @@ from duetime.domain.service_calls import ServiceCall, timer_of
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
 from duetime.stores.core.calls import CallStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import ApplyStatus, CallRef
-from duetime.stores.port.store import Store
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract.builders import NOW, lease_among, seconds
 

@@ -14,7 +14,7 @@ from duetime.domain.errors import NamespaceConflict
 from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import EncryptedSecret, Misfire, Namespace, NamespaceSettings, Pause
 from duetime.domain.shards import MAX_SHARED_SHARDS, ShardMap
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.contract.builders import NOW, UNSTORABLE, make_namespace, seconds
 from duetime.testing.contract.steps import read_all
 from duetime.testing.contract.subject import Subject

@@ -12,8 +12,8 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.stores.core.calls import CallStore
 from duetime.stores.core.outbox import Outbox
+from duetime.stores.core.store import Store
 from duetime.stores.core.transfer import TransferStore
-from duetime.stores.port.store import Store
 from duetime.testing.contract.builders import NOW
 from duetime.testing.contract.subject import Subject
 

@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from duetime.domain.idempotency import IdempotencyRecord
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.contract.builders import NOW, seconds
 from duetime.testing.contract.fixtures import AtOnce
 from duetime.testing.contract.subject import Subject

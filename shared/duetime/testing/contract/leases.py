@@ -10,7 +10,7 @@ import pytest
 from duetime.calls.relay import OUTBOX_SHARD
 from duetime.domain.namespaces import Namespace
 from duetime.domain.shards import Lease, ShardStatus
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.contract.builders import NOW, make_timer, seconds
 from duetime.testing.contract.fixtures import AtOnce
 from duetime.testing.contract.steps import claim, claim_shard, create, due

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from duetime.domain.namespaces import Namespace
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import PutMode
 from duetime.testing.contract.builders import NOW, make_timer
 from duetime.testing.contract.subject import Subject

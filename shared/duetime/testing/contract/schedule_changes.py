@@ -14,7 +14,7 @@ from duetime.domain.outcomes import RecordStatus
 from duetime.domain.schedule_timers import backfilled, standing_at, triggered
 from duetime.domain.schedules import Occurrence
 from duetime.domain.timers import Timer, TimerState
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import ChangeStatus, TimerFilter, TimerRef
 from duetime.stores.port.transfer import LoadStatus
 from duetime.testing.contract.builders import (

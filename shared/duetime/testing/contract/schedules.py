@@ -32,7 +32,7 @@ from duetime.domain.schedules import (
 )
 from duetime.domain.timers import Timer, TimerChange, TimerState
 from duetime.domain.times import MILLISECOND
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import PutMode, PutStatus, TimerRef
 from duetime.stores.port.transfer import LoadStatus
 from duetime.testing.contract.builders import (

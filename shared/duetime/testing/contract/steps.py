@@ -13,8 +13,8 @@ from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
+from duetime.stores.core.store import Store
 from duetime.stores.port.pages import Page
-from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode, PutStatus
 from duetime.testing.contract.builders import NOW, fired, leased
 

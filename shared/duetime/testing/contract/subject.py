@@ -8,7 +8,7 @@ from datetime import datetime
 
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

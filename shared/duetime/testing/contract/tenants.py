@@ -12,8 +12,8 @@ from duetime.domain.errors import NamespaceConflict
 from duetime.domain.namespaces import Namespace
 from duetime.domain.principals import Role
 from duetime.domain.tenants import DEFAULT_TENANT, internal_namespace
+from duetime.stores.core.store import Store
 from duetime.stores.port.pages import Page
-from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode
 from duetime.testing.contract.builders import NOW, make_timer, seconds
 from duetime.testing.contract.steps import read_all

@@ -11,7 +11,7 @@ from duetime.domain.errors import NamespaceUnreadable, StoreError
 from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.principals import Role
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.testing.contract.builders import NOW
 from duetime.testing.contract.steps import key_of_later_role, read_all, unreadable_namespace
 

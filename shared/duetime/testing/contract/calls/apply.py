@@ -11,8 +11,8 @@ from duetime.domain.call_events import CallEventType
 from duetime.domain.executions import ExecutionStatus, LoggedMessage
 from duetime.domain.service_calls import CallFailure, CallOutcome, CallStatus, Method, ServiceCall, request_spec
 from duetime.stores.core.calls import CallStore
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef
-from duetime.stores.port.store import Store
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps
 from duetime.testing.contract.builders import NOW, UNSTORABLE, seconds

@@ -11,10 +11,10 @@ from duetime.domain.call_steps import Transition
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.core.calls import CallStore
 from duetime.stores.core.outbox import Outbox
+from duetime.stores.core.store import Store
 from duetime.stores.core.transfer import TransferStore
 from duetime.stores.port.calls import ApplyStatus, CallRef
 from duetime.stores.port.outbox import OutboxEvent
-from duetime.stores.port.store import Store
 from duetime.stores.port.transfer import EventPage, LoadStatus
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps

@@ -13,10 +13,10 @@ from duetime.domain.call_steps import DeletionReason, Transition, deleted
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.core.calls import CallStore
 from duetime.stores.core.outbox import Outbox
+from duetime.stores.core.store import Store
 from duetime.stores.core.transfer import TransferStore
 from duetime.stores.port.calls import CallRef
 from duetime.stores.port.outbox import OutboxEvent
-from duetime.stores.port.store import Store
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps
 from duetime.testing.contract.builders import NOW, seconds

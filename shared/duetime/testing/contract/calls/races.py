@@ -7,8 +7,8 @@ import pytest
 from duetime.domain.service_calls import CallStatus
 from duetime.stores.core.calls import CallStore
 from duetime.stores.core.outbox import Outbox
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import ApplyStatus, CallFilter
-from duetime.stores.port.store import Store
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps
 from duetime.testing.contract.builders import NOW, seconds

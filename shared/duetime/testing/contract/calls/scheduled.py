@@ -16,8 +16,8 @@ from duetime.domain.schedules import Occurrence, Schedule, SchedulePolicy
 from duetime.domain.service_calls import CallContent, CallStatus, Method, request_spec
 from duetime.domain.timers import SERVICE_CALLS, Timer
 from duetime.engine.firing.call_submission import TenantTimer
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import CallRef
-from duetime.stores.port.store import Store
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps
 from duetime.testing.contract.builders import NOW, make_content, seconds

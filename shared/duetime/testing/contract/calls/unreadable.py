@@ -14,8 +14,8 @@ from duetime.domain.errors import CallUnreadable
 from duetime.domain.service_calls import CallFailure, CallStatus, ServiceCall
 from duetime.stores.core.calls import CallStore
 from duetime.stores.core.outbox import Outbox
+from duetime.stores.core.store import Store
 from duetime.stores.port.calls import CallFilter, CallOrder, DeleteStatus
-from duetime.stores.port.store import Store
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps
 from duetime.testing.contract.builders import NOW

@@ -12,7 +12,7 @@ from duetime.domain.attempts import AttemptOutcome, AttemptRecord, append_attemp
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import FailureReason, Timer, TimerChange, TimerState
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import AnswerResult
 from duetime.testing.contract.builders import NOW, fired, make_timer, parked, retried, seconds, waiting
 from duetime.testing.contract.fixtures import AtOnce

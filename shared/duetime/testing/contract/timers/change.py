@@ -9,7 +9,7 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange, TimerState, changed
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerRef
 from duetime.testing.contract.builders import NOW, RETENTION, UNSTORABLE, failed, make_timer, parked, retried, seconds
 from duetime.testing.contract.steps import claim, create, due, record, record_fired, stored

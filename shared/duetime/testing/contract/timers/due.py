@@ -9,8 +9,8 @@ import pytest
 
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, Timer, TimerChange
+from duetime.stores.core.store import Store
 from duetime.stores.port.pages import PAGE_BYTES, Page
-from duetime.stores.port.store import Store
 from duetime.stores.port.timers import LOOKED_AT_PER_TIMER, DuePage, IsWanted, PutMode, TimerFilter, TimerRef
 from duetime.testing.contract.builders import NOW, failed, fired, make_timer, make_timers, parked, retried, seconds
 from duetime.testing.contract.fixtures import AtOnce

@@ -11,7 +11,7 @@ from duetime.domain.escalations import escalated
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.timers import Rearm, Timer, TimerChange, TimerState
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import TimerRef
 from duetime.testing.contract.builders import NOW, failed, fired, make_timer, make_timers, parked, seconds
 from duetime.testing.contract.steps import claim, create, due, record, stored

@@ -9,8 +9,8 @@ import pytest
 
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
+from duetime.stores.core.store import Store
 from duetime.stores.port.pages import Page
-from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
 from duetime.testing.contract.builders import (
     NOW,

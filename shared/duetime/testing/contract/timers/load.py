@@ -14,8 +14,8 @@ from duetime.domain.principals import Role
 from duetime.domain.shards import MAX_SHARED_SHARDS, ShardMap
 from duetime.domain.timers import FailureReason, Timer, TimerState
 from duetime.stores.core.calls import CallStore
+from duetime.stores.core.store import Store
 from duetime.stores.core.transfer import TransferStore
-from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode, PutStatus, TimerFilter, TimerRef
 from duetime.stores.port.transfer import LoadStatus
 from duetime.testing.contract.builders import (

@@ -10,7 +10,7 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerChange, TimerState, replaced
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import PutMode, PutResult, PutStatus
 from duetime.testing.contract.builders import (
     NOW,

@@ -18,7 +18,7 @@ from duetime.domain.outcomes import RecordStatus
 from duetime.domain.principals import Role
 from duetime.domain.shards import Lease
 from duetime.domain.timers import TimerChange, TimerState
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerRef
 from duetime.testing.contract.builders import NOW, fired, make_namespace, make_timer, make_timers, seconds
 from duetime.testing.contract.fixtures import THREADS, AtOnce

@@ -10,7 +10,7 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.timers import MAX_PAYLOAD_BYTES, FailureReason, Rearm, Timer, TimerState
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
 from duetime.testing.contract.builders import (
     NOW,

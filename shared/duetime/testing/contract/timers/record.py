@@ -11,7 +11,7 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus, recorded
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerChange, TimerState
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import PutMode, TimerRef
 from duetime.testing.contract.builders import (
     NOW,

@@ -15,8 +15,8 @@ from duetime.domain.schedule_timers import backfilled
 from duetime.domain.schedules import Occurrence
 from duetime.domain.shards import ShardMap
 from duetime.domain.timers import Rearm, Timer, TimerChange, TimerState
+from duetime.stores.core.store import Store
 from duetime.stores.port.pages import Page
-from duetime.stores.port.store import Store
 from duetime.stores.port.timers import ChangeStatus, PutMode, PutResult, PutStatus, TimerFilter, TimerRef
 from duetime.testing.contract.builders import NOW, RETENTION, fired, make_timer, make_timers, seconds
 from duetime.testing.contract.fixtures import AtOnce

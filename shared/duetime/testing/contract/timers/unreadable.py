@@ -14,7 +14,7 @@ from duetime.api.timers.responses import timer_response
 from duetime.domain.namespaces import Namespace
 from duetime.domain.retry import DEFAULT_RETRY_POLICY
 from duetime.domain.timers import FailureReason, Timer, TimerChange, TimerState
-from duetime.stores.port.store import Store
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef, UnreadableRow
 from duetime.testing.contract.builders import NOW, RETENTION, make_timer, make_timers, seconds
 from duetime.testing.contract.steps import create, due, read_all, stored
