@@ -285,7 +285,7 @@ class StoreNotReady(StoreError):
 
 
 class StoreEmpty(StoreNotReady):
-    """The store has no tables at all, so they can be created."""
+    """The store has no tables, or not yet all of them: no process uses it, so they can be created."""
 
 
 class NamespaceUnreadable(StoreError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
@@ -58,17 +59,28 @@ def test_a_database_of_somebody_else_is_refused_and_left_alone(name: str) -> Non
         execute(name, "DROP TABLE somebody_elses")
 
 
-def test_an_incomplete_schema_is_refused_and_left_alone(name: str) -> None:
+def test_a_schema_that_another_process_has_begun_is_completed(name: str) -> None:
     store = shared_server_store(name)
-    store.initialise()
     with store.database.engine.connect() as connection:
-        connection.execute(sa.delete(schema_migrations))
+        schema_migrations.create(connection)
         connection.commit()
+    with pytest.raises(StoreEmpty, match="incomplete; `duetime init` completes it"):
+        store.check()
+    make_ready(store, database_url(name))
+    store.check()
+    assert tables(name) >= set(metadata.tables)
+
+
+def test_first_starts_at_the_same_time_all_succeed(name: str) -> None:
+    stores = [open_store(database_url(name)) for _ in range(4)]
     try:
-        with pytest.raises(StoreNotReady, match="incomplete; `duetime init` completes it"):
-            make_ready(store, database_url(name))
+        with ThreadPoolExecutor(len(stores)) as pool:
+            list(pool.map(lambda store: make_ready(store, database_url(name)), stores))
+        for store in stores:
+            store.check()
     finally:
-        drop_tables(name)
+        for store in stores:
+            store.close()
 
 
 def test_postgresql_without_a_schema_to_make_tables_in_says_so() -> None:

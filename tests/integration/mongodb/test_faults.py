@@ -12,6 +12,7 @@ from duetime.domain.errors import StoreEmpty, StoreError, StoreNotReady, StoreUn
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange
+from duetime.runtime.wiring import make_ready
 from duetime.stores.backends.mongodb.backend import MongoDbBackend
 from duetime.stores.backends.mongodb.database import Database
 from duetime.stores.backends.mongodb.schema import SCHEMA_VERSION
@@ -91,6 +92,18 @@ def test_an_empty_database_is_not_ready(mongodb_url: str) -> None:
     with pytest.raises(StoreEmpty, match="`duetime init` creates them"):
         store.check()
     store.close()
+
+
+def test_collections_that_another_process_has_begun_to_make_are_completed(mongodb_url: str) -> None:
+    url = with_database(mongodb_url, "duetime_test_begun")
+    store = open_store(url)
+    database_of(store).command("create", "schema")
+    try:
+        make_ready(store, url)
+        store.check()
+    finally:
+        database_of(store).command("dropDatabase")
+        store.close()
 
 
 @pytest.mark.parametrize("operation", [Store.initialise, Store.check])

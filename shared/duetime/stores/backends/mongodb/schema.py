@@ -24,7 +24,8 @@ def initialise(database: Database) -> None:
     stored = _stored_version(database)
     if stored is not None and stored > SCHEMA_VERSION:
         raise _newer(stored)
-    for name in sorted({entity.table for entity in ENTITIES} | {_SCHEMA}):
+    # The schema's comes first: where it is, the other collections are Duetime's.
+    for name in (_SCHEMA, *sorted({entity.table for entity in ENTITIES})):
         _create_collection(database, name)
     for entity in ENTITIES:
         _create_indexes(database, entity.table, list(indexes(entity)))
@@ -35,8 +36,8 @@ def check(database: Database) -> None:
     """Raises ``StoreNotReady`` unless the collections are there and this program's."""
     database.require_transactions()
     stored = _stored_version(database)
-    if stored is None and not database.collection_names():
-        raise StoreEmpty("the MongoDB database has no collections; `duetime init` creates them")
+    if stored is None and (not (names := database.collection_names()) or _SCHEMA in names):
+        raise StoreEmpty("the MongoDB database has no collections, or not all; `duetime init` creates them")
     if stored is None:
         raise StoreNotReady("the MongoDB database has no collections of Duetime; `duetime init` creates them")
     if stored > SCHEMA_VERSION:

@@ -21,6 +21,7 @@ from duetime.stores.backends.sql.gathered_rows import AsJson, AsRows, GatheredRo
 from duetime.stores.backends.sql.given_rows import PreparedForRows, taken_from_rows
 from duetime.stores.backends.sql.prepared import Prepared, PreparedList
 from duetime.stores.backends.sql.schema import check_schema, create_schema
+from duetime.stores.backends.sql.tables import schema_migrations
 from duetime.stores.time_source import StoreTime, TimeSource
 
 _LIST_LENGTHS = (1, 4, 16, 64)
@@ -136,14 +137,15 @@ class Database:
             with self._described() as connection:
                 check_schema(connection)
         except StoreNotReady:
-            self._refuse_empty()
-            raise
-
-    def _refuse_empty(self) -> None:
-        with self._described() as connection:
-            tables = sa.inspect(connection).get_table_names()
-        if not tables:
-            raise StoreEmpty("the database has no tables, so no schema of Duetime; `duetime init` makes it")
+            with self._described() as connection:
+                tables = sa.inspect(connection).get_table_names()
+                if not tables:
+                    raise StoreEmpty(
+                        "the database has no tables, so no schema of Duetime; `duetime init` makes it"
+                    ) from None
+                if schema_migrations.name not in tables:
+                    raise
+                check_schema(connection)  # another process may have begun the schema since
 
     def close(self) -> None:
         if self._connections is not None:

@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateTable
 
-from duetime.domain.errors import StoreNotReady
+from duetime.domain.errors import StoreEmpty, StoreNotReady
 from duetime.stores.backends.sql.call_tables import service_calls
 from duetime.stores.backends.sql.dialects.db_now import DbNowStrategy
 from duetime.stores.backends.sql.tables import PARTIAL_INDEX_DIALECTS, schema_migrations
@@ -124,9 +124,9 @@ def create_schema(connection: sa.Connection, db_now: DbNowStrategy) -> None:
 
 
 def check_schema(connection: sa.Connection) -> None:
-    """Raises ``StoreNotReady`` unless the schema has this program's version."""
+    """Raises ``StoreNotReady`` unless the schema has this program's version, ``StoreEmpty`` for an incomplete one."""
     if _current_version(connection) < VERSION:
-        raise StoreNotReady("the schema is incomplete; `duetime init` completes it")
+        raise StoreEmpty("the schema is incomplete; `duetime init` completes it")
 
 
 def _current_version(connection: sa.Connection) -> int:
