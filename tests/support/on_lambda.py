@@ -19,7 +19,6 @@ from tests.support.engine import make_poller
 from tests.support.scripted_sender import ScriptedSender
 
 TICK = {"detail-type": "Scheduled Event"}
-TIMEOUT_SECONDS = 900.0
 LEASE_SECONDS = 10.0
 COLD_START_SECONDS = 0.5
 
@@ -50,6 +49,7 @@ class Lambda:
     settings: PollerSettings
     poll_interval_seconds: float = 5.0
     """Where all timers are known from the start, seldom polls save nothing but time."""
+    timeout_seconds: float = 900.0
     is_throttled: bool = False
     running: dict[str, asyncio.Task[dict[str, Any]]] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
@@ -85,8 +85,8 @@ class Lambda:
         )
         started = self.clock.monotonic()
         try:
-            async with asyncio.timeout(TIMEOUT_SECONDS):
-                return await function.invocation(event, Context(self.clock, started + TIMEOUT_SECONDS))
+            async with asyncio.timeout(self.timeout_seconds):
+                return await function.invocation(event, Context(self.clock, started + self.timeout_seconds))
         finally:
             self.seconds.append(self.clock.monotonic() - started)
             del self.running[name]

@@ -81,7 +81,7 @@ def test_a_million_timers_created_one_by_one(cost: Cost) -> None:
             "timers: written": 4.0,
             "leases: written": 4 * 0.1 * 2.628,
             "timers: read": 2 + 700 / 4096 + 1 + 0.5256 * 0.5,  # a key every 5 s of 730 h
-            "polls: read": (4 * (1.25 + 2 * 5 / 740) + 2) * 2.628,
+            "polls: read": (4 * (1.25 + 10 * 5 / 740) + 2) * 2.628,
             "tables: storage": (1600 * 24 + 950 * 168) / 730 * 1e6 / 2**30,
             "tables: point-in-time recovery": (1600 * 24 + 950 * 168) / 730 * 1e6 / 2**30,
             "logs": (1200e6 + 35 * 2_628_000 + 1000 * 43_800) / 2**30,

@@ -68,7 +68,7 @@ class Polling:
 
 WORKER: Final = Polling(reads_per_shard=1.25, writes_per_shard=0.283, reads=4.33, writes=0.333)
 """``duetime worker``: polls and renewals; besides, it looks for new shards, and tells the others that it lives."""
-WAITING_READS_PER_SHARD: Final = 2.0
+WAITING_READS_PER_SHARD: Final = 10.0
 """Of a poller while another one holds its shards."""
 SHARD_MAP_READS: Final = 2.0
 """Of a look for new shards: each Lambda poller looks every second, and each tick looks once."""

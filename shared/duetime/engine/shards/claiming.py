@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 _MAX_ANNOUNCE_INTERVAL_SECONDS = 3.0
 CLAIM_SECONDS = 0.5
 """What a batch of claims may take, and how long claims go on before the store is asked anew what is free."""
+HAND_OVER_INTERVAL_SECONDS = 0.1
+"""How often a worker that was given its shards looks whether the one before it has released them."""
 _FIRST_BATCH = 100
 _MAX_BATCH = 500
 
@@ -100,16 +102,28 @@ class ShardClaims:
         if self._in_flight is not None:
             await asyncio.wait([self._in_flight], timeout=timeout_seconds)
 
-    async def claim_share(self) -> bool:
-        """Claim for a while; whether there is more to claim."""
+    async def claim_share(self) -> float:
+        """Claim for a while. Returns the seconds until it is time to claim again."""
         if not self.is_claiming:
-            return False
+            return self._settings.keep_interval_seconds
         await self._look_at_unreadable()
         survey = await self._survey()
         self._observe(survey)
         target = self._target(len(survey.shard_ids))
         self._mark_surplus(target + len(self._adopted & self._owned.keys()))
-        return await self._claim_free([each for each in survey.free if each not in self._unreadable], target)
+        if await self._claim_free([each for each in survey.free if each not in self._unreadable], target):
+            return 0.0
+        return (
+            HAND_OVER_INTERVAL_SECONDS
+            if self._is_handed_over(survey.shard_ids)
+            else self._settings.keep_interval_seconds
+        )
+
+    def _is_handed_over(self, shard_ids: Sequence[int]) -> bool:
+        """Whether another has shards that are for this worker alone, so that it is about to release them."""
+        return self._fixed is not None and any(
+            shard_id not in self._owned and shard_id not in self._unreadable for shard_id in shard_ids
+        )
 
     async def _look_at_unreadable(self) -> None:
         if not self._unreadable:

@@ -126,13 +126,13 @@ class LeaseKeeper:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _repeat(self, step: Callable[[], Awaitable[bool]], alarm: WakeupEvent) -> None:
-        """Take ``step`` again and again: at once where it says that there is more to do."""
+    async def _repeat(self, step: Callable[[], Awaitable[float]], alarm: WakeupEvent) -> None:
+        """Take ``step`` again and again, each time after the seconds that it says."""
         errors = 0
         while True:
-            is_more = False
+            pause = self._settings.keep_interval_seconds
             try:
-                is_more = await step()
+                pause = await step()
             except StoreError as error:
                 if errors % _ERRORS_PER_LINE == 0:
                     log.warning(
@@ -144,7 +144,7 @@ class LeaseKeeper:
                 if errors:
                     errors = 0
                     self._on_recovery()
-            await alarm.wait(0.0 if is_more else self._settings.keep_interval_seconds)
+            await alarm.wait(pause)
 
     # -- what is owned ---------------------------------------------------------------------------------------
 
@@ -165,11 +165,11 @@ class LeaseKeeper:
         if self._claims.is_shared:
             await self._offload.run(lambda: self._store.leases.withdraw_worker(self._worker_id))
 
-    async def _claim(self) -> bool:
+    async def _claim(self) -> float:
         await self._is_timed.wait()
         return await self._claims.claim_share()
 
-    async def _keep(self) -> bool:
+    async def _keep(self) -> float:
         if self._clock.has_jumped:
             self._distrust()
         self._give_back_unreadable()  # not after a renewal that may be the first for long: reads have not been tried
@@ -179,7 +179,7 @@ class LeaseKeeper:
             with suppress(StoreUnavailable):
                 await self._renew([shard for shard in self._unrenewed if self.owned.get(shard.shard_id) is shard])
         await self._release_finished()
-        return False
+        return self._settings.keep_interval_seconds
 
     def _distrust(self) -> None:
         """Nothing is fired before the store has been asked again, which is done at once."""
