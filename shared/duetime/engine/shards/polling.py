@@ -72,6 +72,8 @@ class Polling:
         self._random = context.random
         self._offload = context.threads.make(context.settings.poll_concurrency, "duetime-poll")
         self._polls: set[asyncio.Task[None]] = set()
+        self._promised = 0
+        """How many timers the reads in flight may bring."""
         self._backlogged = 0
         self._stuck: set[tuple[int, str]] = set()
         self._trip_seconds = inf
@@ -119,10 +121,17 @@ class Polling:
             if again or next_at <= self._clock.monotonic():
                 return _NEXT_TURN_SECONDS
         else:
-            chunks = min(slots, len(ready))
-            for start in range(chunks):
-                self._start_poll(ready[start::chunks])
+            self._start_trips(ready, slots)
         return whole_milliseconds(next_at - self._clock.monotonic())
+
+    def _start_trips(self, ready: _Reads, slots: int) -> None:
+        """Share what is to be read, and the room for it, among as many threads as there is work for."""
+        room = self._firing.room
+        if 0 < room <= self._promised:
+            return  # each read that ends wakes this
+        chunks = min(slots, len(ready))
+        for start in range(chunks):
+            self._start_poll(ready[start::chunks], (room - self._promised) // (chunks - start))
 
     def _look(self, shards: Iterable[ShardState]) -> tuple[_Reads, float]:
         """The reads of ``shards`` that may start, the most urgent first, and when to look at the others (monotonic).
@@ -163,14 +172,17 @@ class Polling:
                 self._fail(shard)
             self._tell_crash(error)
 
-    def _start_poll(self, reads: _Reads) -> None:
+    def _start_poll(self, reads: _Reads, room: int) -> None:
         for shard, _ in reads:
             shard.reading.is_polling = True
-        task = asyncio.get_running_loop().create_task(self._poll(reads))
+        promised = min(max(0, room), len(reads) * self._settings.page_size)
+        self._promised += promised
+        task = asyncio.get_running_loop().create_task(self._poll(reads, room))
         self._polls.add(task)
-        task.add_done_callback(self._finish_poll)
+        task.add_done_callback(partial(self._finish_poll, promised))
 
-    def _finish_poll(self, task: asyncio.Task[None]) -> None:
+    def _finish_poll(self, promised: int, task: asyncio.Task[None]) -> None:
+        self._promised -= promised
         self._polls.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._tell_crash(error)
@@ -180,9 +192,8 @@ class Polling:
     def _tell_crash(error: BaseException) -> None:
         log.error("polling failed", exc_info=error, extra={"action": "poll.crashed"})
 
-    async def _poll(self, reads: _Reads) -> None:
+    async def _poll(self, reads: _Reads, room: int) -> None:
         """Read a page of each shard in one trip to a thread. One shard's error leaves the others alone."""
-        room = self._firing.room
         try:
             results = await self._offload.run(lambda: self._read_all(reads, room))
         except BaseException:
