@@ -100,18 +100,12 @@ class CallWorld:
 def call_services(store: Store, *, context: ApiContext, rules: CallRules = RULES) -> CallServices:
     return CallServices.of(
         store,
-        calls_store(store),
         rules=rules,
         num_shards=4,
         new_id=context.new_id,
         on_stored=context.on_stored,
         clock=context.clock,
     )
-
-
-def calls_store(store: Store) -> CallStore:
-    assert store.calls is not None
-    return store.calls
 
 
 @contextmanager
@@ -126,4 +120,4 @@ def call_world_over(store: Store, *, egress: EgressPolicy = PUBLIC_ONLY, clock: 
     context = ApiContext(store=store, clock=clock, new_id=ids_at(NOW), on_stored=stored.extend, egress=egress)
     context = replace(context, calls=call_services(store, context=context))
     api = Api(build_handler(context, all_routes()))
-    return CallWorld(store, calls_store(store), clock, api, context, stored)
+    return CallWorld(store, store.calls, clock, api, context, stored)

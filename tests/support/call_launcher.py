@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from duetime.domain.call_steps import Transition
 from duetime.runtime import wiring
@@ -22,7 +23,8 @@ from duetime.runtime.clock import SystemClock
 from duetime.runtime.logs import LogFormat, LogLevel, configure_logging
 from duetime.runtime.settings import WorkerSettings, load_settings
 from duetime.testing.contract import call_builders as make
-from tests.support.faulty_calls import FaultyCalls, is_begin, is_end
+from tests.support.faulty_calls import FaultyCalls
+from tests.support.parts import Overlay, is_begin, is_end
 
 CALL_ID = "01988888-0000-7000-8000-000000000001"
 
@@ -60,8 +62,8 @@ def poll(store_url: str, point: str) -> None:
     settings = load_settings(WorkerSettings, {"store": store_url})
     with wiring.opened_store(store_url) as store:
         clock = wiring.store_clock(store)
-        calls = FaultyCalls(store.calls, **points[point])  # type: ignore[arg-type]
-        with wiring.opened_poller(store, settings, clock, secret_box=None, calls=calls) as poller:  # type: ignore[arg-type]
+        faulty: Any = Overlay(store, calls=FaultyCalls(store.calls, **points[point]))  # type: ignore[arg-type]
+        with wiring.opened_poller(faulty, settings, clock, secret_box=None) as poller:
             asyncio.run(poller.run(asyncio.Event()))
 
 

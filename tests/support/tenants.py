@@ -25,7 +25,7 @@ from duetime.stores.core.store import Store
 from duetime.stores.port.calls import CallRef
 from duetime.testing.contract import call_steps as steps
 from tests.support.api import context_for
-from tests.support.call_api import call_services, calls_store
+from tests.support.call_api import call_services
 from tests.support.clock import FakeClock
 from tests.support.http import Answer, Api
 from tests.support.outbox import make_event
@@ -259,7 +259,7 @@ def _make_calls(tenant: Tenant, store: Store, clock: FakeClock) -> dict[str, str
         answer = tenant.api().call("POST", path, _marked(body, tenant.mark))
         assert answer.status == 202
         ids.append(answer.json()["id"])
-    calls = calls_store(store)
+    calls = store.calls
     (call,) = calls.get([CallRef(tenant.name, ids[0])], now=clock.now())
     assert call is not None
     for _ in range(2):

@@ -72,7 +72,6 @@ class CallServices:
     def of(
         cls,
         store: Store,
-        calls: CallStore,
         *,
         rules: CallRules,
         num_shards: int,
@@ -83,8 +82,8 @@ class CallServices:
         """Make the services of a store. ``num_shards``: of the timers of a tenant's calls, when its first one is
         submitted."""
         namespaces = CallNamespaces(store.catalogue, num_shards=num_shards)
-        submitter = Submitter(calls, namespaces, new_id=new_id, on_stored=on_stored)
-        return cls(calls, submitter, rules, on_stored, clock)
+        submitter = Submitter(store.calls, namespaces, new_id=new_id, on_stored=on_stored)
+        return cls(store.calls, submitter, rules, on_stored, clock)
 
     def submit(self, tenant_id: str, submission: Submission, *, now: datetime) -> Submitted:
         """Submit a call: see ``Submitter.submit``."""

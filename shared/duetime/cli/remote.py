@@ -224,7 +224,7 @@ def _on_store(url: str, settings: ClientSettings) -> Iterator[Duetime]:
         store.check()
         clock = measured_clock(store)
         context = api_context(store, direct, clock, secret_box=make_secret_box(direct), authenticate=None)
-        handler = whole_api(context, store.calls, direct)
+        handler = whole_api(context, direct)
         with (
             httpx.Client(transport=HandlerTransport(handler, clock)) as http,
             Duetime(

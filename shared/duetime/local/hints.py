@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from duetime.calls.notifying_store import Notifier
 from duetime.calls.relay import OUTBOX_SHARD, OutboxRelay
 from duetime.domain.clock import Clock
 from duetime.domain.times import from_milliseconds, to_milliseconds
 from duetime.engine.poller import Poller
+from duetime.stores.core.calls import CallStore
 
 Due = Mapping[int, datetime]
 """By shard when the first of what was stored is due. The relay's ``OUTBOX_SHARD`` stands for events to publish."""
@@ -51,7 +51,7 @@ def hearing(poller: Poller, relay: OutboxRelay | None) -> Tell:
     return hear
 
 
-def connect(tell: Tell, poller: Poller, relay: OutboxRelay | None, notifier: Notifier, clock: Clock) -> None:
+def connect(tell: Tell, poller: Poller, relay: OutboxRelay | None, calls: CallStore, clock: Clock) -> None:
     """Tell others of what this process stores and they are to fire or publish."""
     poller.connect(tell)
 
@@ -59,4 +59,4 @@ def connect(tell: Tell, poller: Poller, relay: OutboxRelay | None, notifier: Not
         if relay is None or not relay.stats.is_active:
             tell({OUTBOX_SHARD: clock.now()})
 
-    notifier.connect(tell_of_events)
+    calls.on_events.append(tell_of_events)

@@ -14,7 +14,6 @@ import uvloop
 
 from duetime import __version__
 from duetime.api.http.cors import Cors
-from duetime.calls.notifying_store import Notifier, NotifyingCallStore
 from duetime.calls.relay import OutboxRelay
 from duetime.delivery.egress import parse_hosts
 from duetime.domain.clock import Clock
@@ -63,13 +62,9 @@ def serve(settings: LocalSettings) -> int:
         clock = wiring.measured_clock(store)
         _ensure_default_namespace(store, settings, clock)
         secret_box = wiring.make_secret_box(settings)
-        notifier = Notifier()
-        calls = NotifyingCallStore(store.calls, notifier)
         hook = wiring.chosen_hook(settings)
-        poller = stack.enter_context(
-            wiring.opened_poller(store, settings, clock, secret_box=secret_box, hook=hook, calls=calls)
-        )
-        relay = stack.enter_context(opened_relay(store, settings, clock, notifier=notifier, on_stored=poller.notify))
+        poller = stack.enter_context(wiring.opened_poller(store, settings, clock, secret_box=secret_box, hook=hook))
+        relay = stack.enter_context(opened_relay(store, settings, clock, on_stored=poller.notify))
         stop_seconds = settings.drain_seconds + STOP_MARGIN_SECONDS
         hear = hearing(poller, relay)
 
@@ -88,7 +83,7 @@ def serve(settings: LocalSettings) -> int:
             for number in range(2, process_count + 1)
         ]
         if workers:
-            connect(tell, poller, relay, notifier, clock)
+            connect(tell, poller, relay, store.calls, clock)
         snapshot = _counted(poller, relay)
         registry = new_registry(lambda: _observe(snapshot, workers))
         counts = ApiMetrics(registry)
@@ -104,9 +99,9 @@ def serve(settings: LocalSettings) -> int:
             publish=None if hook is None else hook.publish,
             shards_given_back=lambda: poller.shards_given_back,
         )
-        handler = api_wiring.whole_api(context, calls, settings)
+        handler = api_wiring.whole_api(context, settings)
         api = LambdaAsgiApp(handler, clock=clock, new_id=new_id)
-        streams = event_streams(api, calls, authenticator, clock, stack)
+        streams = event_streams(api, store.calls, authenticator, clock, stack)
         app = for_browsers(MetricsApp(registry, streams, authenticator=authenticator), settings)
         services: list[Service] = [
             poller_service(poller),
@@ -157,13 +152,9 @@ def work(settings: WorkerSettings, *, stop_on_eof: bool, write_reports: bool) ->
         store.check()
         clock = wiring.measured_clock(store)
         secret_box = wiring.make_secret_box(settings)
-        notifier = Notifier()
-        calls = NotifyingCallStore(store.calls, notifier)
         hook = wiring.chosen_hook(settings)
-        poller = stack.enter_context(
-            wiring.opened_poller(store, settings, clock, secret_box=secret_box, hook=hook, calls=calls)
-        )
-        relay = stack.enter_context(opened_relay(store, settings, clock, notifier=notifier, on_stored=poller.notify))
+        poller = stack.enter_context(wiring.opened_poller(store, settings, clock, secret_box=secret_box, hook=hook))
+        relay = stack.enter_context(opened_relay(store, settings, clock, on_stored=poller.notify))
         snapshot = _counted(poller, relay)
         services: list[Service] = [poller_service(poller), *_relay_services(relay)]
         if settings.metrics_port:
@@ -172,7 +163,7 @@ def work(settings: WorkerSettings, *, stop_on_eof: bool, write_reports: bool) ->
             services.append(_metrics_service(own_origin_only(metrics, settings, settings.metrics_host), listener))
         if write_reports:
             tell = stack.enter_context(reports_written(snapshot, sys.stdout.fileno()))
-            connect(tell, poller, relay, notifier, clock)
+            connect(tell, poller, relay, store.calls, clock)
         logger.info(
             "Duetime %s polls %s",
             __version__,

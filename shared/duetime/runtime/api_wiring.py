@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from duetime.api.http.request import Request
     from duetime.delivery.encryption import SecretBox
     from duetime.domain.principals import Principal
-    from duetime.stores.core.calls import CallStore
 
 
 def api_context(
@@ -76,13 +75,12 @@ def api_context(
     )
 
 
-def with_calls(context: ApiContext, calls: CallStore, settings: ApiTuning) -> ApiContext:
+def with_calls(context: ApiContext, settings: ApiTuning) -> ApiContext:
     """``context`` for handlers that serve service calls too."""
     from duetime.app.service_calls import CallServices
 
     services = CallServices.of(
         context.store,
-        calls,
         rules=settings.call_rules(),
         num_shards=settings.default_num_shards,
         new_id=context.new_id,
@@ -92,12 +90,12 @@ def with_calls(context: ApiContext, calls: CallStore, settings: ApiTuning) -> Ap
     return replace(context, calls=services)
 
 
-def whole_api(context: ApiContext, calls: CallStore, settings: ApiTuning) -> Handler:
+def whole_api(context: ApiContext, settings: ApiTuning) -> Handler:
     """The handler where one process serves everything; safe to call from several threads."""
     from duetime.api.handler import build_handler
     from duetime.api.routes import all_routes
 
-    return build_handler(with_calls(context, calls, settings), all_routes())
+    return build_handler(with_calls(context, settings), all_routes())
 
 
 def key_authenticator(store: Store, settings: LocalSettings, clock: Clock) -> KeyAuthenticator | None:
@@ -131,7 +129,7 @@ def service_calls_api_function() -> Handler:
 
     settings = load_settings(ServiceCallsApiSettings)
     context = _context_on_lambda(settings)
-    return with_cors(build_handler(with_calls(context, context.store.calls, settings), call_routes()), settings)
+    return with_cors(build_handler(with_calls(context, settings), call_routes()), settings)
 
 
 def _context_on_lambda(settings: TimersApiSettings | ServiceCallsApiSettings) -> ApiContext:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from duetime.calls.notifying_store import Notifier
 from duetime.calls.publishing import EventPublisher, LogPublisher
 from duetime.calls.relay import OutboxRelay, RelaySettings
 from duetime.calls.webhook_publisher import WebhookPublisher
@@ -47,12 +46,12 @@ def opened_relay(
     settings: LocalSettings | WorkerSettings,
     clock: Clock,
     *,
-    notifier: Notifier,
     on_stored: Callable[[Sequence[Timer]], None],
 ) -> Iterator[OutboxRelay | None]:
     """The relay of this process; None when it is to publish nothing. ``OutboxRelay.run`` has ended by the end.
 
-    ``notifier`` wakes it. ``on_stored`` is told of the timers that deliver to webhooks: a hint for the poller here.
+    What ``store.calls`` writes of events wakes it. ``on_stored`` is told of the timers that deliver to webhooks: a
+    hint for the poller here.
     """
     publishers = make_publishers(settings, store, clock, on_stored=on_stored)
     if not publishers:
@@ -72,7 +71,7 @@ def opened_relay(
         random=random.random,
         new_id=new_id,
     )
-    notifier.connect(relay.notify)
+    store.calls.on_events.append(relay.notify)
     try:
         yield relay
     finally:

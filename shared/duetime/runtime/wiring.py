@@ -157,20 +157,14 @@ def make_poller(
     *,
     events: FailureEvents | None = None,
     secret_box: SecretBox | None = None,
-    calls: CallStore | None = None,
 ) -> Poller:
-    """A poller and what it sends by. The caller closes it.
-
-    ``calls``: the service calls that it executes; None: those of ``store``.
-    """
+    """A poller and what it sends by. The caller closes it."""
     more: Mapping[str, object] = {} if is_in_memory(settings.store) else _FILE_ENGINE
     if not settings.store.startswith(SQLITE):
         more = _SERVER_ENGINE
     engine_settings = settings.engine_settings(**more)
     sender = make_sender(settings, engine_settings)
-    return poller_with(
-        sender, store, settings, clock, engine_settings, events=events, secret_box=secret_box, calls=calls
-    )
+    return poller_with(sender, store, settings, clock, engine_settings, events=events, secret_box=secret_box)
 
 
 def make_sender(settings: EngineTuning, engine_settings: EngineSettings) -> Sender:
@@ -206,7 +200,6 @@ def poller_with(
     *,
     events: FailureEvents | None,
     secret_box: SecretBox | None,
-    calls: CallStore | None,
     new_id: Callable[[], str] = new_id,
     random: Callable[[], float] = random.random,
     make_offload: Callable[[int, str], Offload] | None = None,
@@ -221,7 +214,7 @@ def poller_with(
     from duetime.engine.poller import Poller
     from duetime.engine.waiting import ThreadOffload
 
-    calls = store.calls if calls is None else calls
+    calls = store.calls
     submitter = Submitter(
         calls,
         CallNamespaces(store.catalogue, num_shards=settings.default_num_shards),
@@ -277,13 +270,9 @@ def opened_poller(
     *,
     secret_box: SecretBox | None,
     hook: HookEvents | None = None,
-    calls: CallStore | None = None,
 ) -> Iterator[Poller]:
-    """A poller, closed at the end. ``Poller.run`` has drained it by then.
-
-    ``calls`` as for ``make_poller``. ``hook`` is closed before the poller is.
-    """
-    poller = make_poller(store, settings, clock, events=hook, secret_box=secret_box, calls=calls)
+    """A poller, closed at the end. ``Poller.run`` has drained it by then. ``hook`` is closed before the poller is."""
+    poller = make_poller(store, settings, clock, events=hook, secret_box=secret_box)
     try:
         yield poller
     finally:

@@ -112,9 +112,7 @@ def handler_with_clock(service: VirtualService, context: ApiContext, settings: L
         answer = {"now": format_instant(advanced.now), "attempts": advanced.attempts}
         return Reply(status=200, body=json.dumps(answer))
 
-    return build_handler(
-        api_wiring.with_calls(context, service.calls, settings), (get_clock, advance_clock, *all_routes())
-    )
+    return build_handler(api_wiring.with_calls(context, settings), (get_clock, advance_clock, *all_routes()))
 
 
 def _target(body: AdvanceBody, now: datetime) -> datetime:

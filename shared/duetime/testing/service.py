@@ -18,7 +18,6 @@ from typing import Any
 
 from duetime.api.context import ApiContext
 from duetime.api.http.errors import AdvanceUnfinished
-from duetime.calls.notifying_store import Notifier, NotifyingCallStore
 from duetime.calls.publishing import EventPublisher
 from duetime.calls.relay import OutboxRelay, RelaySettings
 from duetime.delivery.port import Sender
@@ -79,7 +78,6 @@ class VirtualService:
         make_handler: Callable[[VirtualService], Handler],
         *,
         relay: OutboxRelay | None,
-        notifier: Notifier,
         clock: VirtualClock,
         is_sending: bool,
     ) -> None:
@@ -88,7 +86,6 @@ class VirtualService:
         self.poller = poller
         self.clock = clock
         self._relay = relay
-        self._notifier = notifier
         self._loop = SteppedLoop(clock, self._is_busy if is_sending else lambda: False)
         self._advancing = threading.Lock()
         self._stop = asyncio.Event()
@@ -170,7 +167,7 @@ class VirtualService:
         if self._relay is None:
             return
         alarm = WakeupEvent()
-        self._notifier.connect(lambda: self._wake_up(alarm))
+        self.calls.on_events.append(lambda: self._wake_up(alarm))
         while True:
             await alarm.wait(self._relay.run_once())
 
@@ -232,8 +229,6 @@ def virtual_service(
             stack.callback(hook.close)
         secret_box = wiring.make_secret_box(settings)
         new_id = counted_ids(clock)
-        notifier = Notifier()
-        calls = NotifyingCallStore(store.calls, notifier)
         poller = wiring.poller_with(
             sender,
             store,
@@ -242,7 +237,6 @@ def virtual_service(
             engine_settings(settings),
             events=hook,
             secret_box=secret_box,
-            calls=calls,
             new_id=new_id,
             random=_middle,
             make_offload=InlineOffload,
@@ -268,14 +262,13 @@ def virtual_service(
             )
             if make_handler is not None:
                 return make_handler(service, context)
-            return api_wiring.whole_api(context, calls, settings)
+            return api_wiring.whole_api(context, settings)
 
         yield VirtualService(
-            calls,
+            store.calls,
             poller,
             handler_of,
             relay=relay if publishers else None,
-            notifier=notifier,
             clock=clock,
             is_sending=is_sending,
         )

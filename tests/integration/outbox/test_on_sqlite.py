@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from duetime.calls.notifying_store import Notifier, NotifyingCallStore
 from duetime.calls.relay import OutboxRelay, RelaySettings
 from duetime.domain.call_events import CallEvent
 from duetime.domain.service_calls import calls_namespace
@@ -105,15 +104,13 @@ def relay(store: Store, publisher: Any, *, owner_id: str, seed: int = 1) -> Outb
 
 def test_order_per_call_holds_with_many_writers_and_relays_that_race_for_the_lease(store: Store) -> None:
     taken: dict[tuple[str, str], list[int]] = {}
-    notifier = Notifier()
-    calls = NotifyingCallStore(store.calls, notifier)
     relays = [relay(store, FlakyPublisher(taken, 20, seed), owner_id=f"d{seed}", seed=seed) for seed in range(3)]
-    notifier.connect(lambda: [each.notify() for each in relays])
+    store.calls.on_events += [each.notify for each in relays]
     running = [threading.Thread(target=each.run) for each in relays]
 
     def write(tenant_id: str) -> None:
         for _ in range(15):
-            live(calls, tenant_id)
+            live(store.calls, tenant_id)
 
     writers = [threading.Thread(target=write, args=(tenant,)) for tenant in ("acme", "globex", "acme", "globex")]
     for thread in (*running, *writers):

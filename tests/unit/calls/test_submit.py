@@ -17,7 +17,6 @@ from duetime.stores.core.catalogue import Catalogue
 from duetime.stores.core.store import Store
 from duetime.stores.port.calls import ApplyStatus, CallRef
 from duetime.testing.contract import call_builders as make
-from tests.support.call_api import calls_store
 from tests.support.clock import NOW
 from tests.support.parts import Overlay
 from tests.support.stores import memory_store
@@ -56,7 +55,7 @@ def namespaces_of(catalogue: Any, num_shards: int = 8) -> CallNamespaces:
 def make_submitter(store: Store, *, calls: Any = None, stored: list[Timer] | None = None) -> Submitter:
     on_stored: Any = [].extend if stored is None else stored.extend
     return Submitter(
-        calls_store(store) if calls is None else calls,
+        store.calls if calls is None else calls,
         namespaces_of(store.catalogue),
         new_id=make.ids_at(NOW),
         on_stored=on_stored,
@@ -118,7 +117,7 @@ def test_one_that_is_beaten_gets_the_call_of_the_other(store: Store) -> None:
     stored: list[Timer] = []
     submission = make.submission(idempotency_key="k")
     other = make_submitter(store, stored=stored)
-    racing = Racing(calls_store(store), lambda: other.submit(TENANT, submission, now=NOW), 1)
+    racing = Racing(store.calls, lambda: other.submit(TENANT, submission, now=NOW), 1)
     submitted = make_submitter(store, calls=racing, stored=stored).submit(TENANT, submission, now=NOW)
     assert racing.applied == [ApplyStatus.EXISTS]
     assert not submitted.is_new
@@ -128,7 +127,7 @@ def test_one_that_is_beaten_gets_the_call_of_the_other(store: Store) -> None:
 def test_one_that_is_beaten_by_other_content_is_told_so(store: Store) -> None:
     other = make_submitter(store)
     racing = Racing(
-        calls_store(store),
+        store.calls,
         lambda: other.submit(TENANT, make.submission(name="other", idempotency_key="k"), now=NOW),
         1,
     )
@@ -138,7 +137,7 @@ def test_one_that_is_beaten_by_other_content_is_told_so(store: Store) -> None:
 
 def test_a_key_that_is_free_again_is_used(store: Store) -> None:
     """The other's call is removed between our write and our look."""
-    calls = calls_store(store)
+    calls = store.calls
     other = make_submitter(store)
 
     class Vanishing(Racing):
@@ -164,7 +163,7 @@ def test_a_key_that_is_free_again_is_used(store: Store) -> None:
 def test_an_id_that_is_taken_is_not_taken_again(store: Store) -> None:
     bits = iter([7, 7, 8])
     submitter = Submitter(
-        calls_store(store),
+        store.calls,
         namespaces_of(store.catalogue),
         new_id=make.ids_at(NOW),
         on_stored=[].extend,
@@ -173,4 +172,4 @@ def test_an_id_that_is_taken_is_not_taken_again(store: Store) -> None:
     one, two = (submitter.submit(TENANT, make.submission(), now=NOW).call for _ in range(2))
     assert one.call_id != two.call_id
     refs = [CallRef(TENANT, one.call_id), CallRef(TENANT, two.call_id)]
-    assert calls_store(store).get(refs, now=NOW) == [one, two]
+    assert store.calls.get(refs, now=NOW) == [one, two]

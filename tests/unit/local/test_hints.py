@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from duetime.calls.notifying_store import Notifier
 from duetime.calls.relay import OUTBOX_SHARD
 from duetime.local.hints import connect, hearing, read_hint, write_hint
 from duetime.local.workers import hints_read, reports_written
@@ -54,11 +53,12 @@ def test_what_is_heard_is_for_the_poller_and_events_are_for_the_relay() -> None:
     ],
 )
 def test_others_are_told_of_events_unless_they_are_published_here(relay, told) -> None:
-    notifier, heard = Notifier(), []
+    calls, heard = SimpleNamespace(on_events=[]), []
     poller = SimpleNamespace(connect=lambda tell: tell({3: NOW}))
-    connect(heard.append, poller, relay, notifier, SimpleNamespace(now=lambda: NOW))
+    connect(heard.append, poller, relay, calls, SimpleNamespace(now=lambda: NOW))
     assert heard == [{3: NOW}]
-    notifier.notify()
+    (notify,) = calls.on_events
+    notify()
     assert heard[1:] == told
 
 

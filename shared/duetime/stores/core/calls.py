@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -74,10 +74,13 @@ class CallStore(CallLists):
     """Every operation but ``prune`` is within one tenant, and none reads another tenant's rows, whatever its
     arguments say. The rules for all parts are in ``stores.core.store``.
 
-    The call's row is the fence: its revision has to match, or nothing of the transition is written."""
+    The call's row is the fence: its revision has to match, or nothing of the transition is written. ``on_events`` are
+    called, by any thread, when ``apply`` or ``delete`` has written events.
+    """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+        self.on_events: list[Callable[[], None]] = []
 
     # -- changes ---------------------------------------------------------------------------------------------
 
@@ -93,10 +96,16 @@ class CallStore(CallLists):
         guards = guards_of(each.fence for each in transitions)
         groups = [_group(each, guard) for each, guard in zip(transitions, guards, strict=True)]
         batch = self._backend.atomic(groups, now=now)
-        return [
+        statuses = [
             ApplyStatus.APPLIED if written is writes.WRITTEN else self._status(transition, written, now)
             for transition, written in zip(transitions, batch.results, strict=True)
         ]
+        if any(
+            status is ApplyStatus.APPLIED and transition.events
+            for status, transition in zip(statuses, transitions, strict=True)
+        ):
+            self._tell_of_events()
+        return statuses
 
     def _status(self, transition: Transition, written: Written, now: datetime) -> ApplyStatus:
         if written.status is WriteStatus.NOT_WRITTEN and self._free_key(transition, now):
@@ -159,8 +168,14 @@ class CallStore(CallLists):
                 return DeleteStatus.RUNNING
             (written,) = self._backend.atomic([_removal(values, event)], now=now).checked()
             if written.is_written:
+                if event is not None:
+                    self._tell_of_events()
                 return DeleteStatus.DELETED
         raise StoreError("the service call is changed again and again")
+
+    def _tell_of_events(self) -> None:
+        for tell in self.on_events:
+            tell()
 
     def prune(
         self, *, now: datetime, events_published_before: datetime, limit: int, event_of: EventOf | None = None

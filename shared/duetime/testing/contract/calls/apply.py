@@ -190,6 +190,18 @@ def test_a_request_that_a_step_does_not_change_keeps_its_body(calls: CallStore) 
     assert steps.got(calls, call) == replace(starred, request=call.request)
 
 
+def test_who_publishes_events_is_told_once_of_what_was_written(calls: CallStore) -> None:
+    told: list[str] = []
+    calls.on_events.append(lambda: told.append("events"))
+    call = steps.submit(calls)
+    late = make.begun(call)
+    assert told == ["events"]
+    steps.applied(calls, make.begun(call), make.submitted(call_id=make.id_at(LATER)))
+    assert told == ["events"] * 2
+    assert steps.apply(calls, late) == [ApplyStatus.SUPERSEDED]
+    assert told == ["events"] * 2
+
+
 # -- conditions ---------------------------------------------------------------------------------------------------
 
 

@@ -105,11 +105,14 @@ def test_the_event_of_a_removal_is_stored_with_it_and_comes_after_all_others(
     before = [stored.event for stored in outbox.unpublished(limit=100)]
     event = removal(call, DeletionReason.REQUEST)
     late = removal(call, DeletionReason.REQUEST)
+    told: list[str] = []
+    calls.on_events.append(lambda: told.append("events"))
 
     assert delete(calls, call, if_revision=call.revision - 1, event=late) is DeleteStatus.REVISION_MISMATCH
     assert [stored.event for stored in outbox.unpublished(limit=100)] == before
     assert delete(calls, call, if_revision=call.revision, event=event) is DeleteStatus.DELETED
     assert delete(calls, call, if_revision=call.revision, event=late) is DeleteStatus.NOT_FOUND
+    assert told == ["events"]
 
     assert event.sequence == call.event_count + 1
     found = outbox.unpublished(limit=100)
