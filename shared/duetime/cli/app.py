@@ -10,20 +10,20 @@ import os
 import click
 
 from duetime import __version__
-from duetime.cli.calendars import calendars
-from duetime.cli.calls import calls
 from duetime.cli.cost.command import cost
 from duetime.cli.doctor.command import doctor
-from duetime.cli.keys import keys
 from duetime.cli.moving.apply import apply
-from duetime.cli.namespaces import namespaces
 from duetime.cli.options import LOGS, HeadedCommand, load, settings_options
-from duetime.cli.schedules import schedules
-from duetime.cli.signing_secrets import secrets
+from duetime.cli.resources.calendars import calendars
+from duetime.cli.resources.calls import calls
+from duetime.cli.resources.keys import keys
+from duetime.cli.resources.namespaces import namespaces
+from duetime.cli.resources.schedules import schedules
+from duetime.cli.resources.signing_secrets import secrets
+from duetime.cli.resources.timers import timers
+from duetime.cli.resources.webhook import webhook
 from duetime.cli.system import health, openapi, shards, whoami
-from duetime.cli.timers import timers
 from duetime.cli.transfer import export_store, import_store
-from duetime.cli.webhook import webhook
 from duetime.domain.errors import InvalidSettings
 from duetime.runtime.settings import ClockKind, LocalSettings, WorkerSettings
 from duetime.runtime.tuning import EngineTuning, KeySettings, StoreSettings

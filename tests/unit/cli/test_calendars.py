@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from duetime.api.calendars.ics import days_of
-from duetime.cli import calendars
+from duetime.cli.resources import calendars
 from tests.support.commands import Cli
 
 HOOK = "https://receiver.test/hook"

@@ -8,9 +8,9 @@ from typing import IO, Any, Final
 
 import click
 
-from duetime.cli.calendars import settle
 from duetime.cli.moving.plan import Action, Planner, Step, carry_out_all, told
 from duetime.cli.remote import Remote, json_option, on_server
+from duetime.cli.resources.calendars import settle
 from duetime.cli.tables import printable
 
 DIFFERS: Final = 3

@@ -8,8 +8,8 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from duetime.cli.batches import act_on_lines, make_of_lines
 from duetime.cli.remote import Remote, checked, given, if_revision_option, json_option, limit_option, on_server, path
+from duetime.cli.resources.batches import act_on_lines, make_of_lines
 from duetime.cli.values import Json, aimed, headers_option, options, read_stdin, tags_option
 from duetime.domain.service_calls import MAX_NAME_CHARACTERS, CallStatus, Method
 from duetime.domain.targets import is_arn
@@ -108,7 +108,7 @@ def submit(*, remote: Remote, target: str, from_stdin: bool, follow: bool, as_js
 @on_server("listServiceCalls", tenant=True)
 def list_calls(*, remote: Remote, limit: int, as_json: bool, is_next: bool, **filters: Any) -> None:
     """List service calls, newest first."""
-    from duetime.cli import call_views
+    from duetime.cli.resources import call_views
 
     if is_next:
         filters |= {"status": filters["status"] or CallStatus.SCHEDULED, "order": "dueAt"}
@@ -153,7 +153,7 @@ def update(
 @on_server("listExecutions", "getExecution", tenant=True)
 def executions(*, remote: Remote, call_id: str, execution_id: str, as_json: bool) -> None:
     """List the executions of a service call, or show the request and response of one."""
-    from duetime.cli import call_views
+    from duetime.cli.resources import call_views
 
     if not execution_id:
         call_views.show_executions(remote.items(_path(call_id, "/executions")), as_json=as_json)
@@ -172,7 +172,7 @@ def executions(*, remote: Remote, call_id: str, execution_id: str, as_json: bool
 @on_server("listEvents", tenant=True)
 def events(*, remote: Remote, call_id: str, follow: bool, as_json: bool) -> int:
     """Show the events of a service call."""
-    from duetime.cli import call_views
+    from duetime.cli.resources import call_views
 
     if follow:
         return _followed(remote, call_id, as_json=as_json)
@@ -325,7 +325,7 @@ def _beside_request(options: dict[str, Any]) -> dict[str, Any]:
 
 def _shown(remote: Remote, response: Answer, *, follow: bool, as_json: bool, in_full: bool = False) -> int:
     """Print a call. Returns the exit code."""
-    from duetime.cli import call_views
+    from duetime.cli.resources import call_views
 
     call = json.loads(response.content)
     if as_json:
@@ -339,7 +339,7 @@ def _shown(remote: Remote, response: Answer, *, follow: bool, as_json: bool, in_
 
 def _followed(remote: Remote, call_id: str, *, as_json: bool) -> int:
     """Print the events of a call as they come. Returns the exit code: 0 if the call succeeded."""
-    from duetime.cli import call_views
+    from duetime.cli.resources import call_views
     from duetime_client import CallStatus as Status
     from duetime_client import EventType, NotFound
 

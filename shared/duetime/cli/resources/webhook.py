@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from duetime.cli.namespaces import Progress, show_redriven
 from duetime.cli.remote import Remote, if_revision_option, json_option, limit_option, on_server, path
-from duetime.cli.signing_secrets import create_options, show_created, show_secrets
+from duetime.cli.resources.namespaces import Progress, show_redriven
+from duetime.cli.resources.signing_secrets import create_options, show_created, show_secrets
+from duetime.cli.resources.timers import ATTEMPT_COLUMNS
 from duetime.cli.tables import show_item, show_items
-from duetime.cli.timers import ATTEMPT_COLUMNS
 from duetime.cli.values import timer_filter_options
 
 _PATH = "/v1/tenants/{tenant}/event-webhook"

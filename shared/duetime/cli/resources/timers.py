@@ -10,8 +10,6 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from duetime.cli.answers import add_answers
-from duetime.cli.batches import act_on_lines, make_of_lines
 from duetime.cli.remote import (
     CLEARED,
     Remote,
@@ -22,6 +20,8 @@ from duetime.cli.remote import (
     on_server,
     path,
 )
+from duetime.cli.resources.answers import add_answers
+from duetime.cli.resources.batches import act_on_lines, make_of_lines
 from duetime.cli.tables import show_item, show_items, show_moved
 from duetime.cli.values import (
     Duration,

@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from duetime.cli.answers import add_answers
 from duetime.cli.moving.importing import import_schedules
 from duetime.cli.remote import (
     CLEARED,
     Remote,
     if_revision_option,
-    item_path,
     json_option,
     limit_option,
     on_server,
     path,
 )
+from duetime.cli.resources.answers import add_answers
+from duetime.cli.resources.schedule_occurrences import (
+    next_ones,
+    occurrences,
+    preview,
+    schedule_arguments,
+    schedule_path,
+    timing_options,
+)
+from duetime.cli.resources.timers import TIMER_CLEARABLE, content_options, escalate_option
 from duetime.cli.tables import show_item, show_items, show_moved
-from duetime.cli.timers import TIMER_CLEARABLE, content_options, escalate_option
-from duetime.cli.values import Duration, Instant, Json, aimed, dry_run_option, options
+from duetime.cli.values import Instant, Json, aimed, dry_run_option, options
 from duetime.domain.times import format_instant
 
 if TYPE_CHECKING:
     from duetime_client import ChangedSchedules
 
-_COLUMNS = {"LOCAL TIME": "localTime", "SCHEDULED AT": "scheduledAt", "DUE AT": "dueAt"}
-
-_CLOCK_COLUMNS = {"CLOCKS SET FROM": "setFrom", "TO": "setTo", "AN OCCURRENCE IS": "effect"}
 _LIST_COLUMNS = {
     "ID": "id",
     "STATE": "state",
@@ -40,43 +43,6 @@ _LIST_COLUMNS = {
     "LAST": "firedAt",
     "FAILURE": "failure.message",
 }
-_PAST_COLUMNS = {
-    "NUMBER": "number",
-    "KIND": "kind",
-    "STATE": "state",
-    "SCHEDULED AT": "scheduledAt",
-    "COUNT": "count",
-    "ATTEMPTS": "attempts",
-    "MESSAGE": "failure.message",
-    "SERVICE CALL": "serviceCallId",
-}
-_timing_options = options(
-    click.option("--cron", multiple=True, metavar="EXPRESSION", help="Like '30 9 * * MON-FRI'. Can be repeated."),
-    click.option("--every", type=Duration(), help="An interval of 1s or more, like 90m."),
-    click.option("--rrule", multiple=True, metavar="RULE", help="A rule of RFC 5545. Can be repeated."),
-    click.option("--time-zone", "--tz", metavar="ZONE", help="Like Europe/Berlin.  [default: UTC]"),
-    click.option("--anchor", type=Instant(), help="The time from which intervals are counted."),
-    click.option("--start-at", type=Instant(), help="No occurrence is before this time."),
-    click.option("--end-at", type=Instant(), help="No occurrence is after this time."),
-    click.option(
-        "--exclude", multiple=True, metavar="DATE|EXPRESSION", help="No occurrence is on it. Can be repeated."
-    ),
-    click.option(
-        "--dst",
-        type=click.Choice(["once", "skip", "both"], case_sensitive=False),
-        help="When clocks are changed: what is done with times that do not exist or happen twice.  [default: once]",
-    ),
-    click.option("--calendar", metavar="NAME", help="The calendar that knows the business days."),
-    click.option(
-        "--day-off",
-        type=click.Choice(["skip", "next", "previous"], case_sensitive=False),
-        help="What is done with occurrences on no business day of the calendar.  [default: skip]",
-    ),
-    click.option("--jitter", type=Duration(), help="Delay each occurrence by up to this."),
-    click.option("--window", type=Duration(), help="Delay all occurrences by the same time within this."),
-)
-
-
 _policy_options = options(
     click.option(
         "--misfire",
@@ -120,7 +86,6 @@ _filter_options = options(
     click.option("--due-from", type=Instant(), help="Next due at this time or later."),
     click.option("--due-to", type=Instant(), help="Next due before this time."),
 )
-_schedule_arguments = options(click.argument("namespace"), click.argument("schedule_id", metavar="ID"))
 
 
 @click.group(short_help="Create, list, pause, trigger and preview schedules.")
@@ -133,10 +98,6 @@ def schedules() -> None:
       duetime schedules preview --cron 'cron(0 18 ? * MON-FRI *)' --count 3
       duetime schedules preview --rrule 'FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17' --json
     """
-
-
-def _path(namespace: str, schedule_id: str, rest: str = "") -> str:
-    return item_path(namespace, "schedules", schedule_id, rest)
 
 
 def _body(given: dict[str, Any]) -> dict[str, Any]:
@@ -155,7 +116,7 @@ def _body(given: dict[str, Any]) -> dict[str, Any]:
 @click.argument("callback_url", metavar="[URL]", default=None, required=False)
 @click.option("--id", "new_id", metavar="ID", help="Id, unique in the namespace.  [default: a new one]")
 @_call_option
-@_timing_options
+@timing_options
 @_policy_options
 @_paused_option
 @content_options
@@ -177,10 +138,10 @@ def create(*, remote: Remote, namespace: str, new_id: str | None, as_json: bool,
 
 
 @schedules.command(short_help="Create or replace a schedule.")
-@_schedule_arguments
+@schedule_arguments
 @click.argument("callback_url", metavar="[URL]", default=None, required=False)
 @_call_option
-@_timing_options
+@timing_options
 @_policy_options
 @_paused_option
 @content_options
@@ -202,16 +163,16 @@ def put(
     """Create or replace the schedule ID, whose history stays. The options are those of `create`."""
     query = {"dry_run": dry_run or None}
     response = remote.call(
-        "PUT", _path(namespace, schedule_id), query=query, body=_body(given), if_revision=if_revision
+        "PUT", schedule_path(namespace, schedule_id), query=query, body=_body(given), if_revision=if_revision
     )
     show_item(response.content, as_json=as_json)
 
 
 @schedules.command(short_help="Change a schedule.")
-@_schedule_arguments
+@schedule_arguments
 @click.option("--callback-url", metavar="URL", help="New callback URL, or ARN of a target.")
 @_call_option
-@_timing_options
+@timing_options
 @_policy_options
 @content_options
 @click.option("--clear", type=click.Choice(_CLEARABLE), multiple=True, help="Value to clear. Can be repeated.")
@@ -230,17 +191,17 @@ def update(
 ) -> None:
     """Change the given values of a schedule; keep the rest. With other times it fires next at the first after now."""
     body = _body(given) | {each.replace("-", "_"): CLEARED for each in clear}
-    response = remote.call("PATCH", _path(namespace, schedule_id), body=body, if_revision=if_revision)
+    response = remote.call("PATCH", schedule_path(namespace, schedule_id), body=body, if_revision=if_revision)
     show_item(response.content, as_json=as_json)
 
 
 @schedules.command()
-@_schedule_arguments
+@schedule_arguments
 @json_option
 @on_server("getSchedule")
 def show(*, remote: Remote, namespace: str, schedule_id: str, as_json: bool) -> None:
     """Show a schedule."""
-    show_item(remote.call("GET", _path(namespace, schedule_id)).content, as_json=as_json)
+    show_item(remote.call("GET", schedule_path(namespace, schedule_id)).content, as_json=as_json)
 
 
 @schedules.command("list", short_help="List the schedules of a namespace.")
@@ -262,17 +223,17 @@ def list_schedules(*, remote: Remote, namespace: str, limit: int, as_json: bool,
 
 
 @schedules.command(short_help="Remove a schedule.")
-@_schedule_arguments
+@schedule_arguments
 @if_revision_option
 @on_server("deleteSchedule")
 def delete(*, remote: Remote, namespace: str, schedule_id: str, if_revision: int | None) -> None:
     """Remove a schedule and its history. An occurrence that is being retried, or in flight, goes on."""
-    remote.call("DELETE", _path(namespace, schedule_id), if_revision=if_revision)
+    remote.call("DELETE", schedule_path(namespace, schedule_id), if_revision=if_revision)
     click.echo(f"removed {schedule_id}", err=True)
 
 
 @schedules.command(short_help="Pause a schedule.")
-@_schedule_arguments
+@schedule_arguments
 @click.option("--reason", help="Why, for people (at most 255 characters).")
 @if_revision_option
 @json_option
@@ -281,19 +242,19 @@ def pause(
     *, remote: Remote, namespace: str, schedule_id: str, reason: str | None, if_revision: int | None, as_json: bool
 ) -> None:
     """Let nothing of a schedule fire until it is resumed."""
-    address = _path(namespace, schedule_id, "/pause")
+    address = schedule_path(namespace, schedule_id, "/pause")
     response = remote.call("POST", address, body={"reason": reason}, if_revision=if_revision)
     show_item(response.content, as_json=as_json)
 
 
 @schedules.command(short_help="Resume a paused schedule.")
-@_schedule_arguments
+@schedule_arguments
 @if_revision_option
 @json_option
 @on_server("resumeSchedule")
 def resume(*, remote: Remote, namespace: str, schedule_id: str, if_revision: int | None, as_json: bool) -> None:
     """Let a schedule fire again. What came due meanwhile is missed, and fires as --misfire says."""
-    response = remote.call("POST", _path(namespace, schedule_id, "/resume"), if_revision=if_revision)
+    response = remote.call("POST", schedule_path(namespace, schedule_id, "/resume"), if_revision=if_revision)
     show_item(response.content, as_json=as_json)
 
 
@@ -343,16 +304,16 @@ def _show_changed(done: ChangedSchedules, word: str, is_rehearsal: bool) -> int:
 
 
 @schedules.command(short_help="Fire a schedule now.")
-@_schedule_arguments
+@schedule_arguments
 @json_option
 @on_server("triggerSchedule")
 def trigger(*, remote: Remote, namespace: str, schedule_id: str, as_json: bool) -> None:
     """Fire a schedule now, beside its occurrences, which stay as they are."""
-    show_item(remote.call("POST", _path(namespace, schedule_id, "/trigger")).content, as_json=as_json)
+    show_item(remote.call("POST", schedule_path(namespace, schedule_id, "/trigger")).content, as_json=as_json)
 
 
 @schedules.command(short_help="Send occurrences of the past once more, or late.")
-@_schedule_arguments
+@schedule_arguments
 @click.option("--from", "from_at", type=Instant(), required=True, help="The first occurrence is then or later.")
 @click.option("--to", "to_at", type=Instant(), help="The last occurrence is before this time.  [default: now]")
 @click.option("--rate-limit", type=click.FloatRange(0.01, 1000), help="How many become due per second.  [default: 1]")
@@ -371,7 +332,7 @@ def backfill(*, remote: Remote, namespace: str, schedule_id: str, dry_run: bool,
 
 
 @schedules.command("cancel-backfill", short_help="Cancel what backfills are still to send.")
-@_schedule_arguments
+@schedule_arguments
 @dry_run_option
 @on_server("cancelBackfill")
 def cancel_backfill(*, remote: Remote, namespace: str, schedule_id: str, dry_run: bool) -> int:
@@ -381,73 +342,12 @@ def cancel_backfill(*, remote: Remote, namespace: str, schedule_id: str, dry_run
     return int(done.skipped > 0)
 
 
-@schedules.command(short_help="Show past and coming occurrences.")
-@_schedule_arguments
-@click.option("--from", "from_at", type=Instant(), help="Only what is scheduled then or later.")
-@click.option(
-    "--count", type=click.IntRange(1, 100), default=10, show_default=True, help="Past and coming ones to show."
-)
-@json_option
-@on_server("listOccurrences")
-def occurrences(*, remote: Remote, namespace: str, schedule_id: str, from_at: Any, count: int, as_json: bool) -> None:
-    """Show the last occurrences of a schedule with what became of them, and the next ones."""
-    from duetime_client import bodies
-
-    query = bodies.conditions(**{"from": from_at}, count=count)
-    response = remote.call("GET", _path(namespace, schedule_id, "/occurrences"), query=query, has="past")
-    if as_json:
-        click.echo(response.content.decode())
-        return
-    found = json.loads(response.content)
-    show_items(found["past"][::-1], _PAST_COLUMNS, as_json=False)
-    show_items(found["coming"], _COLUMNS, as_json=False)
-
-
-@schedules.command("next", short_help="Show when a schedule occurs next.")
-@_schedule_arguments
-@click.option("--count", type=click.IntRange(1, 100), default=10, show_default=True, help="Occurrences to show.")
-@json_option
-@on_server("listOccurrences")
-def next_ones(*, remote: Remote, namespace: str, schedule_id: str, count: int, as_json: bool) -> None:
-    """Show when a schedule occurs next, in local time. `occurrences` shows the last ones, too."""
-    response = remote.call("GET", _path(namespace, schedule_id, "/occurrences"), query={"count": count}, has="coming")
-    show_items(response.json()["coming"], _COLUMNS, as_json=as_json)
-
-
-@schedules.command(short_help="Show when a schedule would occur.")
-@_timing_options
-@click.option("--from", "from_at", type=Instant(), help="The first occurrence is then or later.  [default: now]")
-@click.option("--count", type=click.IntRange(1, 100), default=10, show_default=True, help="Occurrences to show.")
-@click.option("--id", "schedule_id", metavar="ID", help="Id of the schedule, which decides its delays.")
-@json_option
-@on_server("previewSchedule")
-def preview(
-    *, remote: Remote, from_at: Any, count: int, schedule_id: str | None, as_json: bool, **timing: Any
-) -> None:
-    """Show when a schedule would occur, in words and as times. Nothing is stored.
-
-    Give --cron, --every or --rrule, or more of them.
-    """
-    from duetime_client import bodies
-
-    timing = {name: value or None for name, value in timing.items()}
-    body = bodies.body(bodies.TIMING, **timing, from_at=from_at, count=count, schedule_id=schedule_id)
-    response = remote.call("POST", "/v1/schedules/preview", body=body, has="items")
-    if as_json:
-        click.echo(response.content.decode())
-        return
-    found = json.loads(response.content)
-    click.echo(found["description"])
-    show_items(found["items"], _COLUMNS, as_json=False)
-    if found["clockChanges"]:
-        show_items(found["clockChanges"], _CLOCK_COLUMNS, as_json=False)
-
-
-schedules.add_command(import_schedules)
+for each in (occurrences, next_ones, preview, import_schedules):
+    schedules.add_command(each)
 add_answers(
     schedules,
     "schedules",
     "answerOccurrence",
-    _schedule_arguments,
+    schedule_arguments,
     click.option("--scheduled-at", type=Instant(), required=True, help="The scheduledAt of its callback."),
 )

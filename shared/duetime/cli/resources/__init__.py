@@ -1,0 +1,1 @@
+"""The commands for what the API has, one module per resource."""
