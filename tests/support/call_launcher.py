@@ -23,8 +23,8 @@ from duetime.runtime.clock import SystemClock
 from duetime.runtime.logs import LogFormat, LogLevel, configure_logging
 from duetime.runtime.settings import WorkerSettings, load_settings
 from duetime.testing.contract import call_builders as make
-from tests.support.faulty_calls import FaultyCalls
-from tests.support.parts import Overlay, is_begin, is_end
+from tests.support.faulty_calls import FaultyCalls, is_begin, is_end
+from tests.support.parts import Overlay
 
 CALL_ID = "01988888-0000-7000-8000-000000000001"
 

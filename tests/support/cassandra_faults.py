@@ -50,7 +50,7 @@ class Fault(Enum):
     UNAVAILABLE = "too few replicas are alive; nothing was carried out"
     NO_HOST = "no node can be reached; nothing was carried out"
 
-    def error(self, request: Request) -> Exception:
+    def error(self, request: Request) -> Any:
         """What the driver raises."""
         if self is Fault.UNAVAILABLE:
             return Unavailable(

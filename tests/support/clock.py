@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from duetime.testing.contract.builders import NOW
+from duetime.testing.contract.builders import NOW as NOW
 
 
 class FakeClock:

@@ -18,13 +18,15 @@ def item_size(item: Item) -> int:
 
 
 def _value_size(value: dict[str, Any]) -> int:
+    kind: str
+    content: Any
     ((kind, content),) = value.items()
     match kind:
         case "S":
             return len(content.encode())
         case "N":
-            digits = content.lstrip("-").replace(".", "").strip("0")
-            return ceil(len(digits) / 2) + 1 + content.startswith("-")
+            digits: str = content.lstrip("-").replace(".", "").strip("0")
+            return ceil(len(digits) / 2) + 1 + bool(content.startswith("-"))
         case "B":
             return len(content) * 3 // 4 if isinstance(content, str) else len(content)
         case "L":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote, urlencode
@@ -115,7 +115,7 @@ class Api:
     def timer(self, timer_id: str) -> str:
         return f"{self.timers}/{quote(timer_id, safe='')}"
 
-    def all_pages(self, path: str | None = None, **query: str) -> list[Any]:
+    def all_pages(self, path: str | None = None, **query: str) -> Sequence[Any]:
         """The items of every page of a list."""
         return _all_items(lambda more: self.list(path, **query, **more))
 

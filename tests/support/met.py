@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,7 +101,8 @@ _met: Counter[Met] = Counter()
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.when == "call":
-        _met.update(Met(*value) for name, value in report.user_properties if name == _PROPERTY)
+        values: list[Any] = [value for name, value in report.user_properties if name == _PROPERTY]
+        _met.update(Met(*value) for value in values)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -15,7 +15,6 @@ from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.shards import Lease
-from duetime.stores.core.leases import LeaseStore
 from duetime.stores.port.calls import CallRef, EventOf
 from duetime.stores.port.outbox import OutboxEvent
 from duetime.testing.contract import call_builders as make
@@ -181,17 +180,18 @@ def first_occurrences(numbers: Sequence[int]) -> list[int]:
 
 
 def make_relay(
-    outbox: FakeOutbox,
+    outbox: Any,
     publishers: Sequence[EventPublisher],
     clock: Clock,
     *,
-    leases: LeaseStore | FakeLeases | None = None,
+    leases: Any = None,
     owner_id: str = "a",
     random: Callable[[], float] = lambda: 0.5,
     **settings: Any,
 ) -> OutboxRelay:
+    held: Any = leases or FakeLeases()
     return OutboxRelay(
-        leases or FakeLeases(),
+        held,
         outbox,
         publishers,
         calls=outbox,
