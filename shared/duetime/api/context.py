@@ -9,11 +9,13 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from duetime.api.http.cursors import Cursors
+from duetime.api.http.cursors import Cursors, ListCursors
 from duetime.api.http.request import Request
+from duetime.api.http.request_models import PagedBody
 from duetime.app.backfill import Backfills
 from duetime.app.local_timers import LocalTimers
 from duetime.app.namespaces import kept, readable, stored_namespace, visible
+from duetime.app.pages import PageOfWork
 from duetime.app.schedule_lists import ScheduleLists
 from duetime.app.schedules import Schedules
 from duetime.app.timers import Timers
@@ -196,6 +198,12 @@ class Services:
         firing_key = lru_cache(maxsize=1)(lambda: shared_key(store.catalogue, FIRING_KEY))
         cursors = Cursors(store.catalogue)
         return cls(context, NamespaceCache(store, clock), cursors, timers, schedules, firing_key)
+
+    def work(self, body: PagedBody, cursors: ListCursors) -> PageOfWork:
+        """Return which page ``body`` asks for. Raises ``InvalidCursor``."""
+        return PageOfWork(
+            cursors.decode(body.cursor), body.limit, self.context.clock.now(), dry_run=body.dry_run or False
+        )
 
     def repeatable(self, new_id: Callable[[], str], first_at: datetime) -> Services:
         """The same for one request, whose ids ``new_id`` makes, and which was first made at ``first_at``."""

@@ -13,6 +13,7 @@ from typing import Final
 from duetime.app.calendars import finder
 from duetime.app.in_parts import BUDGET_SECONDS
 from duetime.app.occurrences import prefixes_beside
+from duetime.app.pages import ChangedPage, PageOfWork
 from duetime.app.revisions import Revisions
 from duetime.app.schedules import Schedules, refused
 from duetime.domain.clock import Clock
@@ -54,15 +55,6 @@ class BackfillPage:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelledPage:
-    """``skipped``: those with an attempt in flight, or that were changed meanwhile."""
-
-    cancelled: int
-    skipped: int
-    next_cursor: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Place:
     """Where a backfill goes on: after ``passed_at``, of ``index`` occurrences before."""
 
@@ -87,36 +79,29 @@ class Backfills:
     schedules: Schedules
 
     def backfill_page(
-        self,
-        namespace: Namespace,
-        schedule_id: str,
-        wanted: BackfillRange,
-        *,
-        cursor: str | None,
-        limit: int,
-        now: datetime,
-        dry_run: bool = False,
+        self, namespace: Namespace, schedule_id: str, wanted: BackfillRange, work: PageOfWork
     ) -> BackfillPage:
-        """Make the timers of at most ``limit`` occurrences; with ``dry_run`` only count them.
+        """Make the timers of a page of occurrences.
 
         One that was backfilled before and has ended is sent again, with the same webhook-id. Raises
         ``ScheduleNotFound``, ``ScheduleUnreadable``, ``CalendarMissing`` and ``StoreRefused``.
         """
+        now = work.now
         schedule = self.schedules.readable(namespace, schedule_id, now=now)
         assert schedule.schedule is not None
-        place = _Place(wanted.from_at - MILLISECOND, 0, now) if cursor is None else _Place.read(cursor)
+        place = _Place(wanted.from_at - MILLISECOND, 0, now) if work.cursor is None else _Place.read(work.cursor)
         # What comes due between two pages is fired by the schedule.
         end = min(wanted.to_at, place.began_at + MILLISECOND)
         if schedule.schedule.pending is not None:
             end = min(end, schedule.schedule.pending.scheduled_at)
         occurrences = occurrences_of(schedule, finder(self.schedules.store, namespace.tenant_id))
-        found, is_all = _within(occurrences, place.passed_at, end, limit)
+        found, is_all = _within(occurrences, place.passed_at, end, work.limit)
         due = (place.began_at + timedelta(seconds=(place.index + n) / wanted.per_second) for n in range(len(found)))
         timers = [
             backfilled(schedule, Occurrence(each.scheduled_at, round_up(at)), began_at=place.began_at, now=now)
             for each, at in zip(found, due, strict=True)
         ]
-        created = len(timers) if dry_run else self._store(schedule_id, timers, now)
+        created = len(timers) if work.dry_run else self._store(schedule_id, timers, now)
         rest = None if is_all else _Place(found[-1].scheduled_at, place.index + len(found), place.began_at)
         return BackfillPage(
             created,
@@ -149,33 +134,27 @@ class Backfills:
         )
         return again
 
-    def cancel_page(
-        self,
-        namespace: Namespace,
-        schedule_id: str,
-        *,
-        cursor: str | None,
-        limit: int,
-        now: datetime,
-        dry_run: bool = False,
-    ) -> CancelledPage:
-        """Remove what a schedule's backfills are still to send: up to ``limit``. With ``dry_run`` count it.
+    def cancel_page(self, namespace: Namespace, schedule_id: str, work: PageOfWork) -> ChangedPage:
+        """Remove a page of what a schedule's backfills are still to send.
 
         Raises ``ScheduleNotFound``.
         """
+        now = work.now
         self.schedules.get(namespace, schedule_id, now=now)
         store = self.schedules.store
-        page = store.schedules.beside(namespace, backfill_timer_id(schedule_id), cursor=cursor, limit=limit, now=now)
+        page = store.schedules.beside(
+            namespace, backfill_timer_id(schedule_id), cursor=work.cursor, limit=work.limit, now=now
+        )
         waiting = [timer for timer in page.items if timer.state is TimerState.SCHEDULED]
         skipped = sum(timer.state.has_open_attempt for timer in page.items)
-        if waiting and not dry_run:
+        if waiting and not work.dry_run:
             refs = [TimerRef(timer.timer_id, timer.revision) for timer in waiting]
             results = store.timers.delete(namespace, refs, now=now)
             skipped += sum(each.status is not ChangeStatus.APPLIED for each in results)
             cancelled = sum(each.status is ChangeStatus.APPLIED for each in results)
         else:
             cancelled = len(waiting)
-        return CancelledPage(cancelled, skipped, page.next_cursor)
+        return ChangedPage(cancelled, skipped, page.next_cursor)
 
     def delete_schedule(
         self, namespace: Namespace, schedule_id: str, *, clock: Clock, wanted: Revisions | None = None

@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from duetime.app.announcing import Publish, announce
-from duetime.app.schedule_lists import READS_PER_PAGE, ChangedPage
+from duetime.app.pages import ChangedPage, PageOfWork
+from duetime.app.schedule_lists import READS_PER_PAGE
 from duetime.app.timers import Timers
 from duetime.domain.errors import InvalidInput
 from duetime.domain.events import moved_event
@@ -33,22 +34,23 @@ class LocalTimers:
     timers: Timers
     publish: Publish
 
-    def recompute_page(
-        self, namespace: Namespace, *, cursor: str | None, limit: int, now: datetime, dry_run: bool = False
-    ) -> ChangedPage:
+    def recompute_page(self, namespace: Namespace, work: PageOfWork) -> ChangedPage:
         """Compute again when the timers of a page are due: those that wait for their first attempt.
 
         What comes out the same is not written. Each change is logged and published first: what others change at that
         very moment is announced and skipped.
         """
         moves: list[_Move] = []
+        cursor, now = work.cursor, work.now
         for _ in range(READS_PER_PAGE):
-            page = self.timers.list(namespace, _SCHEDULED, correlation_id=None, cursor=cursor, limit=limit, now=now)
+            page = self.timers.list(
+                namespace, _SCHEDULED, correlation_id=None, cursor=cursor, limit=work.limit, now=now
+            )
             moves = [move for timer in page.items if (move := _move(timer, now)) is not None]
             cursor = page.next_cursor
             if moves or cursor is None:
                 break
-        if dry_run or not moves:
+        if work.dry_run or not moves:
             return ChangedPage(len(moves), 0, cursor)
         self._announce(moves, now)
         affected = sum(self._apply(namespace, move, now) for move in moves)

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from duetime.app.announcing import announce
 from duetime.app.calendars import finder
+from duetime.app.pages import ChangedPage, PageOfWork
 from duetime.app.schedules import Schedules
 from duetime.domain.errors import CalendarMissing, ScheduleEnded, ScheduleNotFound, ScheduleUnreadable
 from duetime.domain.events import Event
@@ -47,15 +48,6 @@ class ScheduleFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedPage:
-    """``skipped``: those that fit and were not changed, since others changed them meanwhile."""
-
-    affected: int
-    skipped: int
-    next_cursor: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class ScheduleLists:
     schedules: Schedules
 
@@ -72,44 +64,32 @@ class ScheduleLists:
         return Page(found, cursor)
 
     def pause_page(
-        self,
-        namespace: Namespace,
-        wanted: ScheduleFilter,
-        *,
-        reason: str | None,
-        cursor: str | None,
-        limit: int,
-        now: datetime,
-        dry_run: bool = False,
+        self, namespace: Namespace, wanted: ScheduleFilter, work: PageOfWork, *, reason: str | None
     ) -> ChangedPage:
-        """Pause a page of those that fit. With ``dry_run`` count them alone.
+        """Pause a page of those that fit.
 
         Called again with ``next_cursor`` until that is None, it meets each once.
         """
-        page = self.list(namespace, wanted, cursor=cursor, limit=limit, now=now)
         return self._each(
-            page, lambda made, each: made.pause(namespace, each, reason=reason, now=now), dry_run=dry_run
+            namespace, wanted, work, lambda made, each: made.pause(namespace, each, reason=reason, now=work.now)
         )
 
-    def resume_page(
+    def resume_page(self, namespace: Namespace, wanted: ScheduleFilter, work: PageOfWork) -> ChangedPage:
+        return self._each(namespace, wanted, work, lambda made, each: made.resume(namespace, each, now=work.now))
+
+    def _each(
         self,
         namespace: Namespace,
         wanted: ScheduleFilter,
-        *,
-        cursor: str | None,
-        limit: int,
-        now: datetime,
-        dry_run: bool = False,
+        work: PageOfWork,
+        change: Callable[[Schedules, str], Timer],
     ) -> ChangedPage:
-        page = self.list(namespace, wanted, cursor=cursor, limit=limit, now=now)
-        return self._each(page, lambda made, each: made.resume(namespace, each, now=now), dry_run=dry_run)
-
-    def _each(self, page: Page[Timer], change: Callable[[Schedules, str], Timer], *, dry_run: bool) -> ChangedPage:
         """Change all of a page. Their events are published together, so a bus that is down is waited for once."""
+        page = self.list(namespace, wanted, cursor=work.cursor, limit=work.limit, now=work.now)
         skipped, events = 0, list[Event]()
         gathering = replace(self.schedules, publish=events.extend)
         try:
-            for timer in () if dry_run else page.items:
+            for timer in () if work.dry_run else page.items:
                 try:
                     change(gathering, timer.schedule_id or "")
                 except (ScheduleEnded, ScheduleNotFound, ScheduleUnreadable):
@@ -118,18 +98,17 @@ class ScheduleLists:
             announce(self.schedules.publish, events)
         return ChangedPage(len(page.items) - skipped, skipped, page.next_cursor)
 
-    def recompute_page(
-        self, namespace: Namespace, *, cursor: str | None, limit: int, now: datetime, dry_run: bool = False
-    ) -> ChangedPage:
+    def recompute_page(self, namespace: Namespace, work: PageOfWork) -> ChangedPage:
         """Compute again when the schedules of a page occur next: zones have new rules, or a calendar has changed.
 
         What comes out the same is not written. Those that have ended stay so.
         """
-        page = self.list(namespace, ScheduleFilter(), cursor=cursor, limit=limit, now=now)
+        now = work.now
+        page = self.list(namespace, ScheduleFilter(), cursor=work.cursor, limit=work.limit, now=now)
         find = finder(self.schedules.store, namespace.tenant_id)
         changed = [timer for timer in page.items if _recomputed(timer, find, now) is not timer]
         skipped = 0
-        for timer in () if dry_run else changed:
+        for timer in () if work.dry_run else changed:
             result = self.schedules.store.schedules.change(
                 namespace, timer.schedule_id or "", lambda stored: _recomputed(stored, find, now), now=now
             )

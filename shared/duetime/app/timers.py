@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
 
 from duetime.app.in_parts import in_parts
+from duetime.app.pages import PageOfWork
 from duetime.app.redrives import (
     RedrivePage,
     in_order,
@@ -243,26 +244,26 @@ class Timers:
         self,
         namespace: Namespace,
         timer_filter: TimerFilter,
+        work: PageOfWork,
         *,
         correlation_id: str | None,
-        cursor: str | None,
-        limit: int,
-        now: datetime,
-        dry_run: bool = False,
     ) -> RedrivePage:
-        """Redrive a page of the failed timers that fit: at most ``limit`` of them, in a bounded piece of work.
+        """Redrive a page of the failed timers that fit, in a bounded piece of work.
 
         Called again with ``next_cursor`` until that is None, it meets every timer once, also one that fails again
         meanwhile. A timer is redriven only in the revision that was found failed. Of deliveries to a webhook more
-        than ``limit`` may be redriven: those that go before them. With ``dry_run`` nothing is changed.
+        than its ``limit`` may be redriven: those that go before them.
         """
         failed = replace(timer_filter, state=TimerState.FAILED)
 
         def fits(timer: Timer) -> bool:
             return failed.fits(timer) and correlation_id in (None, timer.content.correlation_id)
 
-        page = self.list(namespace, failed, correlation_id=correlation_id, cursor=cursor, limit=limit, now=now)
-        if dry_run:
+        now = work.now
+        page = self.list(
+            namespace, failed, correlation_id=correlation_id, cursor=work.cursor, limit=work.limit, now=now
+        )
+        if work.dry_run:
             readable = tuple(timer for timer in page.items if not timer.is_unreadable)
             return RedrivePage(readable, len(page.items) - len(readable), page.next_cursor)
         refs = [TimerRef(timer.timer_id, timer.revision) for timer in page.items]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from duetime.api.handler import build_handler
+from duetime.app.pages import PageOfWork
 from duetime.app.timers import Timers
 from duetime.domain.timers import TimerState
 from duetime.stores.port.timers import PutResult, PutStatus, TimerFilter
@@ -85,7 +86,7 @@ def test_of_a_page_of_redriven_timers_one_is_refused(world: World) -> None:
     fail(world, "a", "b", "poison", "z")
     refuse(world, "UPDATE")
     use_cases = Timers(world.store, world.clock, lambda _: None, retention=timedelta(days=1))
-    page = use_cases.redrive_page(world.namespace, TimerFilter(), correlation_id=None, cursor=None, limit=10, now=NOW)
+    page = use_cases.redrive_page(world.namespace, TimerFilter(), PageOfWork(None, 10, NOW), correlation_id=None)
     assert (sorted(timer.timer_id for timer in page.redriven), page.skipped) == (["a", "b", "z"], 1)
     assert world.timer("poison").state is TimerState.FAILED
 

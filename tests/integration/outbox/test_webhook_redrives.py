@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from duetime.app.pages import PageOfWork
 from duetime.app.redrives import redrive_refs
 from duetime.app.timers import Timers
 from duetime.domain.timers import TimerState
@@ -41,14 +42,8 @@ def redrive_pages(world: WebhookWorld, limit: int, **conditions: Any) -> int:
     use_cases = Timers(world.store, world.clock, world.notify, retention=timedelta(days=1))
     cursor, redriven = None, 0
     while True:
-        page = use_cases.redrive_page(
-            world.namespace(),
-            TimerFilter(**conditions),
-            correlation_id=None,
-            cursor=cursor,
-            limit=limit,
-            now=world.clock.now(),
-        )
+        work = PageOfWork(cursor, limit, world.clock.now())
+        page = use_cases.redrive_page(world.namespace(), TimerFilter(**conditions), work, correlation_id=None)
         redriven += len(page.redriven)
         cursor = page.next_cursor
         if cursor is None:

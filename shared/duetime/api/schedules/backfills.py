@@ -33,16 +33,8 @@ def backfill_schedule(services: Services, request: Request, *, namespace: str, s
     body = validate(BackfillBody, read_body(request, PLAIN_SHAPE))
     values = (instant(body.from_at), instant(body.to_at), body.rate_limit, body.dry_run)
     cursors = services.cursors.of(request.principal, "backfill", space.name, schedule_id, *values)
-    now = services.context.clock.now()
-    page = services.backfills.backfill_page(
-        space,
-        schedule_id,
-        BackfillRange(from_at=body.from_at, to_at=body.to_at or MAX_INSTANT, per_second=body.rate_limit),
-        cursor=cursors.decode(body.cursor),
-        limit=body.limit,
-        now=now,
-        dry_run=body.dry_run or False,
-    )
+    wanted = BackfillRange(from_at=body.from_at, to_at=body.to_at or MAX_INSTANT, per_second=body.rate_limit)
+    page = services.backfills.backfill_page(space, schedule_id, wanted, services.work(body, cursors))
     response = BackfillResponse(
         page.created, page.skipped, instant(page.last_due_at), cursors.encode(page.next_cursor)
     )
@@ -63,12 +55,5 @@ def cancel_backfill(services: Services, request: Request, *, namespace: str, sch
     space, schedule_id = address_of(services, request, namespace, schedule_id)
     body = validate(PagedBody, read_body(request, PLAIN_SHAPE, is_optional=True))
     cursors = services.cursors.of(request.principal, "cancelBackfill", space.name, schedule_id, body.dry_run)
-    page = services.backfills.cancel_page(
-        space,
-        schedule_id,
-        cursor=cursors.decode(body.cursor),
-        limit=body.limit,
-        now=services.context.clock.now(),
-        dry_run=body.dry_run or False,
-    )
-    return json_reply(200, CancelBackfillResponse(page.cancelled, page.skipped, cursors.encode(page.next_cursor)))
+    page = services.backfills.cancel_page(space, schedule_id, services.work(body, cursors))
+    return json_reply(200, CancelBackfillResponse(page.affected, page.skipped, cursors.encode(page.next_cursor)))

@@ -65,13 +65,7 @@ def pause_schedules(services: Services, request: Request, *, namespace: str) -> 
     body = validate(PauseSchedulesBody, read_body(request, PLAIN_SHAPE, is_optional=True))
     cursors = _cursors(services, request, space, "pauseSchedules", body, body.dry_run)
     page = services.schedule_lists.pause_page(
-        space,
-        body.wanted(ScheduleState.ACTIVE),
-        reason=body.reason,
-        cursor=cursors.decode(body.cursor),
-        limit=body.limit,
-        now=services.context.clock.now(),
-        dry_run=body.dry_run or False,
+        space, body.wanted(ScheduleState.ACTIVE), services.work(body, cursors), reason=body.reason
     )
     return json_reply(200, changed_response(page, cursors.encode))
 
@@ -90,14 +84,8 @@ def resume_schedules(services: Services, request: Request, *, namespace: str) ->
     space = services.namespaces.get(namespace, request.principal)
     body = validate(ResumeSchedulesBody, read_body(request, PLAIN_SHAPE, is_optional=True))
     cursors = _cursors(services, request, space, "resumeSchedules", body, body.dry_run)
-    page = services.schedule_lists.resume_page(
-        space,
-        body.wanted(ScheduleState.PAUSED),
-        cursor=cursors.decode(body.cursor),
-        limit=body.limit,
-        now=services.context.clock.now(),
-        dry_run=body.dry_run or False,
-    )
+    wanted = body.wanted(ScheduleState.PAUSED)
+    page = services.schedule_lists.resume_page(space, wanted, services.work(body, cursors))
     return json_reply(200, changed_response(page, cursors.encode))
 
 
@@ -115,13 +103,7 @@ def recompute_schedules(services: Services, request: Request, *, namespace: str)
     space = services.namespaces.get(namespace, request.principal)
     body = validate(PagedBody, read_body(request, PLAIN_SHAPE, is_optional=True))
     cursors = services.cursors.of(request.principal, "recomputeSchedules", space.name, body.dry_run)
-    page = services.schedule_lists.recompute_page(
-        space,
-        cursor=cursors.decode(body.cursor),
-        limit=body.limit,
-        now=services.context.clock.now(),
-        dry_run=body.dry_run or False,
-    )
+    page = services.schedule_lists.recompute_page(space, services.work(body, cursors))
     return json_reply(200, changed_response(page, cursors.encode))
 
 

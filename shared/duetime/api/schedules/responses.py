@@ -24,7 +24,8 @@ from duetime.api.http.responses import (
 )
 from duetime.api.service_calls.responses import CallRequestResponse, call_request_response
 from duetime.api.timers.responses import HEADERS_SCHEMA
-from duetime.app.schedule_lists import ChangedPage, readable_timing, state_of
+from duetime.app.pages import ChangedPage
+from duetime.app.schedule_lists import readable_timing, state_of
 from duetime.domain.attempts import read_attempts
 from duetime.domain.call_templates import readable_template
 from duetime.domain.occurrences import OccurrenceKind, OccurrenceRecord, OccurrenceState

@@ -26,11 +26,5 @@ def recompute_timers(services: Services, request: Request, *, namespace: str) ->
     space = services.namespaces.get(namespace, request.principal)
     body = validate(PagedBody, read_body(request, PLAIN_SHAPE, is_optional=True))
     cursors = services.cursors.of(request.principal, "recomputeTimers", space.name, body.dry_run)
-    page = services.local_timers.recompute_page(
-        space,
-        cursor=cursors.decode(body.cursor),
-        limit=body.limit,
-        now=services.context.clock.now(),
-        dry_run=body.dry_run or False,
-    )
+    page = services.local_timers.recompute_page(space, services.work(body, cursors))
     return json_reply(200, MovedTimersResponse(page.affected, page.skipped, cursors.encode(page.next_cursor)))

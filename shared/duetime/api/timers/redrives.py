@@ -17,6 +17,7 @@ from duetime.api.http.route import Route
 from duetime.api.timers.parsing import check_id, read_filter
 from duetime.api.timers.requests import DEFAULT_REDRIVE_ITEMS, RedriveBody
 from duetime.api.timers.responses import RedriveResponse
+from duetime.app.pages import PageOfWork
 from duetime.domain.errors import DuetimeError
 from duetime.domain.namespaces import Namespace
 from duetime.domain.principals import Principal, Role
@@ -61,11 +62,13 @@ def _redrive_by_filter(
     page = services.timers.redrive_page(
         space,
         read_filter(body),
+        PageOfWork(
+            cursors.decode(body.cursor),
+            body.limit or DEFAULT_REDRIVE_ITEMS,
+            services.context.clock.now(),
+            body.dry_run or False,
+        ),
         correlation_id=body.correlation_id,
-        cursor=cursors.decode(body.cursor),
-        limit=body.limit or DEFAULT_REDRIVE_ITEMS,
-        now=services.context.clock.now(),
-        dry_run=body.dry_run or False,
     )
     return RedriveResponse(
         redriven=len(page.redriven),
