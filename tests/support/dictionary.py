@@ -155,6 +155,9 @@ class DictionaryBackend:
         end = page[-1][0] if len(page) < len(in_order) else None
         return Scan([_only(entity, row, query.fields) for _, row in page], end)
 
+    def firsts(self, query: Query, values: Sequence[Value]) -> None:
+        return None
+
     def damage(self, entity: Entity, key: Key, **values: Value) -> None:
         """Let the row of ``key`` hold ``values``, as a store would read them."""
         with self._lock:

@@ -304,8 +304,11 @@ class Poller:
     # -- the rest --------------------------------------------------------------------------------------------
 
     async def _tend_loop(self) -> None:
+        settings = self._settings
+        longest = min(settings.park_after_seconds, settings.max_wait_seconds)
+        """What comes while there is nothing to tend needs it no earlier."""
         while True:
-            await asyncio.sleep(self._settings.park_after_seconds / 4)
+            await asyncio.sleep(longest if self._firing.has_nothing else settings.park_after_seconds / 4)
             self._firing.tend()
 
 

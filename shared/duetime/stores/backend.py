@@ -263,6 +263,12 @@ class Backend(Protocol):
         """A page of an access path. Strongly consistent on a path that begins with the key's first field."""
         ...
 
+    def firsts(self, query: Query, values: Sequence[Value]) -> list[Value] | None:
+        """What the first row of ``query`` has in the field that its path's order begins with, or None, for each of
+        ``values`` of the path's one ``by``. Strongly consistent. None in place of the list: it takes a request for
+        each."""
+        ...
+
     def time(self, *, now: datetime) -> StoreTime:
         """What the database's clock reads, or ``now``."""
         ...

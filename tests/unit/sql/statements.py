@@ -65,5 +65,8 @@ def query_plan(store: SqlStore, statement: Ran) -> list[str]:
     return [
         step
         for step in steps
-        if "duetime_now" not in step and not step.startswith("SCALAR SUBQUERY") and step not in passed_over
+        if "duetime_now" not in step
+        and not step.startswith("SCALAR SUBQUERY")
+        and step != "SCAN CONSTANT ROW"
+        and step not in passed_over
     ]

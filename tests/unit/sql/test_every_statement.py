@@ -23,7 +23,7 @@ from duetime.stores.backends.sql.dialects.dialect import SqlDialect, open_dialec
 from duetime.stores.backends.sql.reads import Reads
 from duetime.stores.backends.sql.schema import ddl_statements
 from duetime.stores.backends.sql.statements import Statements
-from duetime.stores.entities import ENTITIES, SHARD, TIMER
+from duetime.stores.entities import DUE, ENTITIES, SHARD, TIMER
 from duetime.stores.entity import Entity, Kind
 from duetime.stores.time_source import TimeSource
 
@@ -148,6 +148,7 @@ def statements_of(dialect: SqlDialect, source: TimeSource) -> list[str]:
     for entity in ENTITIES:
         recorder.statements += [run.statement.sql for each in writes_of(entity) for run in statements.runs([each])]
         read_all(reads, connection, entity)
+    reads.firsts(connection, Query(TIMER, DUE, 1, since=1, until=1), range(64))
     database.close()
     return recorder.statements
 

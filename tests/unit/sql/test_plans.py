@@ -60,6 +60,7 @@ def record_a_due_timer(store: SqlStore, single: Namespace) -> None:
 
 ACTIONS: dict[str, Action] = {
     "nothing due": lambda store, _: store.timers.due(0, until=NOW - seconds(1), limit=10),
+    "nothing due in many": lambda store, _: store.timers.next_due(range(16), until=NOW),
     "due": lambda store, _: store.timers.due(0, until=NOW, limit=100),
     "due, next page": lambda store, _: store.timers.due(
         0, until=NOW, limit=100, cursor=store.timers.due(0, until=NOW, limit=10).cursor

@@ -123,6 +123,11 @@ class Firing:
         return not len(self._in_flight) and self.recorder.is_idle and all(each.is_idle for each in self._strategies)
 
     @property
+    def has_nothing(self) -> bool:
+        """Whether nothing is in flight or waits for its turn."""
+        return not len(self._in_flight) and not len(self._flow)
+
+    @property
     def unstored(self) -> int:
         """What came of attempts and is not stored yet."""
         return self.recorder.backlog + sum(delivery.unstored for delivery in self._strategies)

@@ -123,10 +123,14 @@ class PageRequest:
         return None if self.position.cursor or self.position == START else self.position.at
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it asks for all that is due, from the start."""
+        return self.reading is Reading.SURVEY and self.position == START
+
+    @property
     def order(self) -> tuple[bool, Reading, Position]:
         """Of several reads the lowest comes first: what looks for new timers, then what is furthest behind."""
-        is_for_new = self.reading is Reading.TAIL or (self.reading is Reading.SURVEY and self.position == START)
-        return not is_for_new, self.reading, self.position
+        return not (self.reading is Reading.TAIL or self.is_whole), self.reading, self.position
 
     def span_of(self, page: DuePage) -> Span:
         """The part of the list that the response holds: all there is to the end, when there is no page after it."""

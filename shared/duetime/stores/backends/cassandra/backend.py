@@ -14,7 +14,7 @@ from duetime.stores.backends.cassandra.scans import Scans
 from duetime.stores.backends.cassandra.session import CassandraSession
 from duetime.stores.backends.cassandra.url import parse_cassandra_url
 from duetime.stores.backends.cassandra.writes import Writes
-from duetime.stores.entity import Entity, Key, Row
+from duetime.stores.entity import Entity, Key, Row, Value
 from duetime.stores.time_source import StoreTime, TimeSource
 
 
@@ -47,6 +47,9 @@ class CassandraBackend:
 
     def scan(self, query: Query) -> Scan:
         return self._scans.scan(query)
+
+    def firsts(self, query: Query, values: Sequence[Value]) -> None:  # noqa: ARG002
+        return None
 
     def write(self, writes: Sequence[Write], *, now: datetime | None = None) -> Batch:
         """Of a lease's row that has ended, the database sees to the removal."""

@@ -29,7 +29,7 @@ from duetime.stores.backends.dynamodb.removals import Removals
 from duetime.stores.backends.dynamodb.scans import Scans
 from duetime.stores.backends.dynamodb.url import default_calls_table_name, parse_dynamodb_url
 from duetime.stores.entities import EVENT, SERVICE_CALL
-from duetime.stores.entity import Entity, Key, Row
+from duetime.stores.entity import Entity, Key, Row, Value
 from duetime.stores.time_source import StoreTime, TimeSource
 
 if TYPE_CHECKING:
@@ -76,6 +76,9 @@ class DynamoDbBackend:
 
     def scan(self, query: Query) -> Scan:
         return (self._event_scans if query.entity is EVENT else self._scans).scan(query)
+
+    def firsts(self, query: Query, values: Sequence[Value]) -> None:  # noqa: ARG002
+        return None
 
     # -- writes ----------------------------------------------------------------------------------------------
 

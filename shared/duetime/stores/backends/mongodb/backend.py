@@ -98,6 +98,9 @@ class MongoDbBackend:
                     documents.append(document)
         return Scan([to_row(entity, each, query.names) for each in documents])
 
+    def firsts(self, query: Query, values: Sequence[Value]) -> None:  # noqa: ARG002
+        return None
+
     # -- writes ----------------------------------------------------------------------------------------------
 
     @translated

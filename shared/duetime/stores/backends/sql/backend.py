@@ -33,7 +33,7 @@ from duetime.stores.backends.sql.reads import Reads
 from duetime.stores.backends.sql.statements import Statements
 from duetime.stores.decoding import is_text
 from duetime.stores.entities import TIMER
-from duetime.stores.entity import DAMAGED, Entity, Key, Row
+from duetime.stores.entity import DAMAGED, Entity, Key, Row, Value
 from duetime.stores.time_source import StoreTime, TimeSource
 
 MAX_TRIES = 10
@@ -93,6 +93,10 @@ class SqlBackend:
     def scan(self, query: Query) -> Scan:
         with self.database.read() as connection:
             return self._reads.scan(connection, query)
+
+    def firsts(self, query: Query, values: Sequence[Value]) -> list[Value]:
+        with self.database.read() as connection:
+            return self._reads.firsts(connection, query, values)
 
     # -- writes ----------------------------------------------------------------------------------------------
 

@@ -20,11 +20,13 @@ from duetime.stores.backends.sql.mapping import MAPPINGS
 from duetime.stores.backends.sql.prepared import Prepared
 from duetime.stores.backends.sql.tables import constant, given, given_count, index_for
 from duetime.stores.entities import TAGGED_CALLS
-from duetime.stores.entity import Entity, Key, Kind, Place, Row
+from duetime.stores.entity import AccessPath, Entity, Key, Kind, Place, Row, Value
 
 _GATHERED_FROM = 100
 """From so many rows on, rows of some fields are gathered by a database that is better asked so."""
 _CHUNK = 16
+_RANGES = (4, 16, 64)
+"""How many are asked for at once; one that is not needed is the last one again."""
 INLINE_SIZE = 16 * 1024
 """Up to this size a large value comes with its row: a page of 500 of them is 8 MiB."""
 
@@ -42,6 +44,7 @@ class Reads:
         self._database = database
         self._by_keys: dict[tuple[Any, ...], _ByKey] = {}
         self._on_paths: dict[tuple[Any, ...], _OnPath] = {}
+        self._firsts: dict[AccessPath, _Firsts] = {}
 
     def rows(
         self,
@@ -83,6 +86,11 @@ class Reads:
         if on_path.is_light and any(row[-1] is not None for row in rows):
             return Scan(self._completed(connection, query.entity, on_path, rows), end)
         return Scan(on_path.read(rows), end)
+
+    def firsts(self, connection: sa.Connection, query: Query, values: Sequence[Value]) -> list[Value]:
+        if query.path not in self._firsts:
+            self._firsts[query.path] = _Firsts(self._database, query)
+        return self._firsts[query.path].of(connection, query, values)
 
     def _completed(self, connection: sa.Connection, entity: Entity, on_path: _OnPath, light: list[Any]) -> list[Row]:
         """Light rows with their large values. One that has left its place on the path meanwhile is left out."""
@@ -269,6 +277,42 @@ class _OnPath:
         size, most = self._database.size_of(large), constant(INLINE_SIZE)
         columns[self.large] = sa.case((size <= most, large)).label("inline_value")
         return [*columns, sa.case((size > most, size)).label("large_size")]
+
+
+class _Firsts:
+    """The first row of each of many ranges of a path: a subquery for each, for grouping would read all their rows."""
+
+    def __init__(self, database: Database, query: Query) -> None:
+        self._database = database
+        self._statements = {number: self._prepare(query, number) for number in _RANGES}
+
+    def of(self, connection: sa.Connection, query: Query, values: Sequence[Value]) -> list[Value]:
+        found: list[Value] = []
+        for start in range(0, len(values), _RANGES[-1]):
+            part = values[start : start + _RANGES[-1]]
+            number = next(number for number in _RANGES if number >= len(part))
+            padding = [part[-1]] * (number - len(part))
+            statement = self._statements[number]
+            for row in statement.one(connection, query.since, query.until, 1, *part, *padding).fetchall():
+                found += row[: len(part)]
+        return found
+
+    def _prepare(self, query: Query, number: int) -> Prepared:
+        mapping, path = MAPPINGS[query.entity.name], query.path
+        table, (by,), name = mapping.table, path.by, path.order_names[0]
+        first = table.c[name]
+        select = (
+            sa.select(first)
+            .where(*mapping.is_on(path), first >= given("since"), first <= given("until"))
+            .order_by(*(table.c[each] for each in path.order_names))
+            .limit(given_count("limit"))
+            .with_hint(
+                table, f"FORCE INDEX ({index_for(table, mapping.are_alike_on(path), path.order_names)})", "mysql"
+            )
+        )
+        names = [f"of_{place}" for place in range(number)]
+        each = [select.where(table.c[by] == given(of)).scalar_subquery().label(of) for of in names]
+        return self._database.prepare(sa.select(*each), "since", "until", "limit", *names)
 
 
 def _missing(names: Sequence[str], fields: tuple[str, ...]) -> list[str]:

@@ -12,7 +12,17 @@ from duetime.domain.timers import Rearm, Timer, TimerChange
 from duetime.stores.core.store import Store
 from duetime.stores.port.pages import PAGE_BYTES, Page
 from duetime.stores.port.timers import LOOKED_AT_PER_TIMER, DuePage, IsWanted, PutMode, TimerFilter, TimerRef
-from duetime.testing.contract.builders import NOW, failed, fired, make_timer, make_timers, parked, retried, seconds
+from duetime.testing.contract.builders import (
+    NOW,
+    failed,
+    fired,
+    ids_of_shard,
+    make_timer,
+    make_timers,
+    parked,
+    retried,
+    seconds,
+)
 from duetime.testing.contract.fixtures import AtOnce
 from duetime.testing.contract.steps import claim, create, record, record_fired, stored
 
@@ -51,6 +61,23 @@ def read_pages(
 
 def test_an_empty_shard_has_nothing_due_and_nothing_next(store: Store) -> None:
     assert read(store) == DuePage([])
+
+
+def test_shards_with_nothing_due_are_told_together(store: Store, orders: Namespace) -> None:
+    due, fired_shard, later, _ = orders.shard_ids()
+    for shard_id, at in ((due, NOW), (fired_shard, NOW - TICK), (later, FAR), (later, NOW + TICK)):
+        timer_id = ids_of_shard(orders, shard_id, 2)[at == FAR]
+        create(store, make_timer(orders, timer_id, execute_at=at))
+    fired_timer = store.timers.due(fired_shard, until=NOW, limit=1).timers[0]
+    record(store, [fired(fired_timer)], claim(store, fired_shard))
+    no_shards = range(1000, 1130)
+
+    found = store.timers.next_due([*orders.shard_ids(), *no_shards], until=NOW)
+    at_once = store.timers.next_due([due, later], until=FAR)
+
+    empty = dict.fromkeys((fired_shard, orders.shard_ids()[3], *no_shards))
+    assert found in ({}, {later: NOW + TICK, **empty})
+    assert at_once == {}
 
 
 def test_due_is_inclusive(store: Store, single: Namespace) -> None:
