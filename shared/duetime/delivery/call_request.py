@@ -34,7 +34,7 @@ class CallRequest:
     timeout_seconds: int
 
     def callback(self, key: int) -> Callback:
-        lines = tuple(header_line(name, value) for name, value in self.headers)
+        lines = tuple([header_line(name, value) for name, value in self.headers])
         if self.body == b"" and not any(name.lower() == "content-type" for name, _ in self.headers):
             lines += (_NO_CONTENT_TYPE,)
         return Callback(
@@ -64,9 +64,11 @@ def call_request(call: ServiceCall, *, execution_id: str, attempt: int) -> CallR
         defaults = [("User-Agent", USER_AGENT), ("Accept", "*/*")]
         if content_type is not None:
             defaults.append(("Content-Type", content_type))
-    names = {name.lower() for name, _ in given}
+    if given:
+        names = {name.lower() for name, _ in given}
+        defaults = [header for header in defaults if header[0].lower() not in names]
     headers = (
-        *(header for header in defaults if header[0].lower() not in names),
+        *defaults,
         ("x-correlation-id", visible(call.correlation_id)),
         (CALL_ID_HEADER, call.call_id),
         (EXECUTION_ID_HEADER, execution_id),

@@ -118,10 +118,10 @@ class TextFormatter(_Formatter):
     def lines(self, record: logging.LogRecord, facts: Sequence[Mapping[str, object]]) -> Iterator[str]:
         action = getattr(record, "action", record.name)
         parts = [f"{_time(record)} {record.levelname:<7} {action}", _one_line(redact_text(record.getMessage()))]
+        start = "  ".join(filter(None, parts))
         end = f"\n{redact_text(self.formatException(record.exc_info))}" if record.exc_info else ""
         for own in facts:
-            shown = [f"{name}={_plain(value)}" for name, value in own.items()]
-            yield "  ".join(part for part in (*parts, *shown) if part) + end
+            yield "  ".join([start, *[f"{name}={_plain(value)}" for name, value in own.items()]]) + end
 
 
 _encode = json.JSONEncoder(default=str, ensure_ascii=False, separators=(",", ":")).encode

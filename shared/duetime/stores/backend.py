@@ -289,10 +289,11 @@ def put(
     row: Row,
     *,
     is_new: bool = False,
+    guard: Guard | None = None,
     known: Known | None = None,
     like: str | Alike | None = None,
 ) -> Write:
-    return Write(Change.PUT, entity, entity.key_of(row), row, None, (), None, is_new, like, known)
+    return Write(Change.PUT, entity, entity.key_of(row), row, None, (), guard, is_new, like, known)
 
 
 def replace(

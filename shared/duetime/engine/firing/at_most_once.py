@@ -111,7 +111,6 @@ class AtMostOnceDelivery(Delivery):
                 lambda conclusion: conclusion.is_put_off,
                 lambda ending: _partition_of(ending.attempt.timer),
             ),
-            gathering=Gathering(_BATCH_SIZE, context.settings.record_linger_seconds),
         )
 
     def takes(self, namespace: str) -> bool:

@@ -151,7 +151,7 @@ def _lines_of(outcomes: Sequence[Outcome], guards: Sequence[Guard | None]) -> li
     """
     schedules_last = sorted(zip(outcomes, guards, strict=True), key=lambda each: each[0].timer.is_schedule)
     lines = [
-        line_of(each.timer, line)._replace(guard=guard)
+        line_of(each.timer, line, guard)
         for each, guard in schedules_last
         if each.schedule is not None
         for line in each.schedule.occurrences

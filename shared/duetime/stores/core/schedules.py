@@ -12,7 +12,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.occurrences import KEPT_OCCURRENCES, OccurrenceRecord, PastOccurrence
 from duetime.domain.timers import Timer
 from duetime.stores import backend as writes
-from duetime.stores.backend import NOW, Backend, Condition, Query, Scan, Write
+from duetime.stores.backend import NOW, Backend, Condition, Guard, Query, Scan, Write
 from duetime.stores.core.cursors import cursor_of, place_of
 from duetime.stores.core.deciding import Decision, decide
 from duetime.stores.core.schedule_codec import decode_occurrence, encode_occurrence
@@ -202,17 +202,20 @@ def encode_past(past: PastOccurrence) -> Row:
     return *key, *encode_occurrence(past.line)
 
 
-def line_of(timer: Timer, record: OccurrenceRecord) -> Write:
+def line_of(timer: Timer, record: OccurrenceRecord, guard: Guard | None) -> Write:
     """Return the write of a line. ``timer``: the one whose outcome it is of.
 
     An occurrence that ends as a timer of its own may end so late that its slot is another one's.
     """
     row = (*slot_of(timer, record.number), *encode_occurrence(record, recorded_at=NOW))
     if timer.is_schedule:
-        return writes.put(OCCURRENCE, row, is_new=record.number <= KEPT_OCCURRENCES)
+        is_new = record.number <= KEPT_OCCURRENCES
+        like = "first line of an occurrence" if is_new else "line of an occurrence"
+        return writes.put(OCCURRENCE, row, is_new=is_new, guard=guard, like=like)
     key = OCCURRENCE.key_of(row)
     changes = dict(zip(OCCURRENCE.names[len(key) :], row[len(key) :], strict=True))
-    return writes.update(OCCURRENCE, key, changes, Condition("occurrence_number", changes.pop("occurrence_number")))
+    same = Condition("occurrence_number", changes.pop("occurrence_number"))
+    return writes.update(OCCURRENCE, key, changes, same, guard=guard)
 
 
 def removals_of_history(schedule: Timer) -> list[Write]:
