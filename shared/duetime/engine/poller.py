@@ -304,11 +304,10 @@ class Poller:
     # -- the rest --------------------------------------------------------------------------------------------
 
     async def _tend_loop(self) -> None:
-        settings = self._settings
-        longest = min(settings.park_after_seconds, settings.max_wait_seconds)
-        """What comes while there is nothing to tend needs it no earlier."""
         while True:
-            await asyncio.sleep(longest if self._firing.has_nothing else settings.park_after_seconds / 4)
+            # What comes while there is nothing to tend is parked no earlier than after all of this.
+            seconds = self._settings.park_after_seconds
+            await asyncio.sleep(seconds if self._firing.has_nothing else seconds / 4)
             self._firing.tend()
 
 
