@@ -29,6 +29,16 @@ OTHER = "globex"
 URL = "http://receiver.test/hook"
 BODY: dict[str, Any] = {"name": "report", "request": {"method": "GET", "url": URL}}
 """The least that can be submitted."""
+LIFE = [
+    "ServiceCallSubmitted",
+    "ServiceCallScheduled",
+    "DueTimeReached",
+    "ServiceCallRunning",
+    "ExecutionStarted",
+    "ExecutionSucceeded",
+    "ServiceCallSucceeded",
+]
+"""The events of a call that succeeds at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,7 +179,7 @@ class Backfills:
                 if page.next_cursor is None:
                     break
                 if clock.monotonic() > deadline:
-                    raise StoreUnavailable("not all that is kept of its backfills is removed yet: delete it again")
+                    raise StoreUnavailable("the timers of its backfills are not all removed yet: delete it again")
                 cursor = page.next_cursor
         self.schedules.delete(namespace, schedule_id, now=now, wanted=wanted)
 

@@ -99,7 +99,7 @@ def _arn(given: Any) -> str | None:
     if given is None:
         return None
     if not isinstance(given, dict) or given.keys() != {"arn"} or not isinstance(given["arn"], str):
-        raise ValueError("must be an object with arn alone")
+        raise ValueError("must be an object with only arn")
     return str(given["arn"])
 
 

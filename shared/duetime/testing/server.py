@@ -83,7 +83,7 @@ def in_memory_alone(settings: LocalSettings) -> LocalSettings:
     given = settings.model_fields_set
     if "store" in given and not wiring.is_in_memory(settings.store):
         raise InvalidSettings(
-            "--clock: a virtual clock is for tests and goes with a store in memory alone (--store sqlite://): what"
+            "--clock: a virtual clock is for tests and requires a store in memory (--store sqlite://): what"
             " it stores has times that never were"
         )
     if settings.auth:

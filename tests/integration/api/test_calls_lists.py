@@ -19,7 +19,7 @@ from duetime.domain.times import MAX_INSTANT, format_instant
 from duetime.stores.port.calls import ApplyStatus
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract.builders import seconds
-from tests.support.call_api import OTHER, TENANT, URL, CallWorld, call_world
+from tests.support.call_api import LIFE, OTHER, TENANT, URL, CallWorld, call_world
 from tests.support.clock import NOW
 from tests.support.http import Answer
 
@@ -403,15 +403,7 @@ def test_events_are_read_in_order_from_where_one_was(calls: CallWorld) -> None:
         after = page["nextAfter"]
         if page["complete"]:
             break
-    assert types == [
-        "ServiceCallSubmitted",
-        "ServiceCallScheduled",
-        "DueTimeReached",
-        "ServiceCallRunning",
-        "ExecutionStarted",
-        "ExecutionSucceeded",
-        "ServiceCallSucceeded",
-    ]
+    assert types == LIFE
     assert ask(calls, "after=7", path=path).json() == {"items": [], "nextAfter": 7, "complete": True}
 
 

@@ -71,17 +71,19 @@ def test_the_function_answers_a_real_event(tmp_path: Path) -> None:
     assert logged[0]["request_id"] == "ATfSmjLgPHcESJw="
 
 
+NEVER_LOADED = {
+    "sqlalchemy",
+    "pycurl",
+    "duetime.engine.poller",
+    "duetime.api.documents.openapi",
+    "aws_lambda_powertools",
+}
+
+
 def test_the_function_loads_nothing_that_a_request_does_not_need() -> None:
     """What is imported is cold start: the HTTP client, the other stores and the OpenAPI models are for others."""
     loaded = json.loads(run(LOAD, HANDLER, store="dynamodb://timers?region=eu-central-1").stderr)
-    unwanted = {
-        "sqlalchemy",
-        "pycurl",
-        "duetime.engine.poller",
-        "duetime.api.documents.openapi",
-        "aws_lambda_powertools",
-    }
-    unwanted |= {
+    unwanted = NEVER_LOADED | {
         "duetime.api.service_calls.endpoints",
         "duetime.calls.submission",
         "duetime.stores.core.calls",
@@ -100,14 +102,7 @@ def test_the_function_loads_nothing_that_a_request_does_not_need() -> None:
 def test_the_function_of_service_calls_loads_nothing_that_executes_them() -> None:
     handler = ROOT / "functions/service_calls_api/handler.py"
     loaded = json.loads(run(LOAD, handler, store="dynamodb://timers?region=eu-central-1").stderr)
-    unwanted = {
-        "sqlalchemy",
-        "pycurl",
-        "duetime.engine.poller",
-        "duetime.api.documents.openapi",
-        "aws_lambda_powertools",
-    }
-    unwanted |= {"duetime.calls.executor", "duetime.calls.relay"}
+    unwanted = NEVER_LOADED | {"duetime.calls.executor", "duetime.calls.relay"}
     assert not unwanted & set(loaded)
     assert "duetime.api.service_calls.endpoints" in loaded
 

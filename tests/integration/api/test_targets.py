@@ -143,9 +143,9 @@ def test_a_failure_is_escalated_to_a_target(world: World) -> None:
     [
         ({"escalateTarget": {"arn": OTHER}}, "escalateTarget.arn", "is none of the targets that this deployment"),
         ({"escalateTarget": {"arn": "orders"}}, "escalateTarget.arn", "must be the ARN of"),
-        ({"escalateTarget": {}}, "escalateTarget", "must be an object with arn alone"),
-        ({"escalateTarget": {"arn": QUEUE, "url": URL}}, "escalateTarget", "must be an object with arn alone"),
-        ({"escalateTarget": QUEUE}, "escalateTarget", "must be an object with arn alone"),
+        ({"escalateTarget": {}}, "escalateTarget", "must be an object with only arn"),
+        ({"escalateTarget": {"arn": QUEUE, "url": URL}}, "escalateTarget", "must be an object with only arn"),
+        ({"escalateTarget": QUEUE}, "escalateTarget", "must be an object with only arn"),
         (
             {"escalateTarget": {"arn": QUEUE}, "escalateUrl": URL},
             "escalateUrl",

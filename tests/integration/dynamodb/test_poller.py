@@ -3,38 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import Counter
 from datetime import timedelta
-from itertools import count
 
-from duetime.domain.timers import TimerState
-from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.clock import SystemClock
 from duetime.stores.backends.dynamodb.layouts import LAYOUTS
 from duetime.stores.core.store import Store
 from duetime.stores.entities import TIMER
-from duetime.stores.port.timers import TimerFilter
-from duetime.stores.store_clock import StoreClock
 from duetime.testing.contract.builders import make_timer, make_timers
-from duetime.testing.contract.steps import create, read_all
+from duetime.testing.contract.steps import create
 from tests.support.scripted_sender import Script, ScriptedSender
-
-SECONDS = 30.0
-_ids = count()
-
-
-def make_poller(store: Store, sender: ScriptedSender, name: str, settings: EngineSettings | None = None) -> Poller:
-    return Poller(
-        store,
-        sender,
-        clock=StoreClock(store, SystemClock()),
-        settings=settings or EngineSettings(),
-        worker_id=name,
-        new_id=lambda: f"{name}-{next(_ids)}",
-        random=random.random,
-    )
+from tests.support.two_pollers import SECONDS, assert_fired_once_each, make_poller
 
 
 def test_two_pollers_fire_a_burst_and_a_late_timer_once_each(store: Store) -> None:
@@ -48,31 +28,10 @@ def test_two_pollers_fire_a_burst_and_a_late_timer_once_each(store: Store) -> No
         make_timer(namespace, "later", execute_at=now + timedelta(seconds=1.5), now=now),
     ]
     create(store, *timers)
-    sender = ScriptedSender(script=lambda _: Script(delay_seconds=0))
-    senders = [sender, ScriptedSender(script=sender.script)]
 
-    async def fire_all() -> None:
-        stop = asyncio.Event()
-        pollers = [make_poller(store, each, f"w{at}") for at, each in enumerate(senders)]
-        tasks = [asyncio.create_task(poller.run(stop)) for poller in pollers]
-        async with asyncio.timeout(SECONDS):
-            while sum(poller.stats()["fired"] for poller in pollers) < len(timers):
-                await asyncio.sleep(0.01)
-        stop.set()
-        await asyncio.gather(*tasks)
-        for poller in pollers:
-            poller.close()
+    bodies = assert_fired_once_each([store, store], namespace, timers)
 
-    asyncio.run(fire_all())
-
-    bodies = [body for each in senders for body in each.received]
-    assert Counter(body["timerId"] for body in bodies) == Counter(timer.timer_id for timer in timers)
     assert next(body["payload"] for body in bodies if body["timerId"] == "large") == large[1:-1]
-    stored = read_all(
-        lambda cursor: store.timers.list(namespace, TimerFilter(), cursor=cursor, limit=200, now=clock.now())
-    )
-    assert {timer.state for timer in stored} == {TimerState.FIRED}
-    assert all(timer.fired_at is not None and timer.fired_at >= timer.content.execute_at for timer in stored)
     assert all(status.is_free for status in store.leases.statuses(namespace.shard_ids(), now=clock.now()))
 
 

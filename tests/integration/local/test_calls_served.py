@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.call_api import LIFE
 from tests.support.commands import Cli
 from tests.support.processes import DuetimeServer, in_seconds
 from tests.support.receiver import Gate, Receiver, held, reply
@@ -61,15 +62,7 @@ def test_from_submission_to_execution(lines: Lines, receiver: Receiver) -> None:
         *("--header", "Authorization: Bearer s3cret", "--tag", "a", "--correlation-id", "c1", "--follow"),
     )
 
-    assert [event["type"] for event in events] == [
-        "ServiceCallSubmitted",
-        "ServiceCallScheduled",
-        "DueTimeReached",
-        "ServiceCallRunning",
-        "ExecutionStarted",
-        "ExecutionSucceeded",
-        "ServiceCallSucceeded",
-    ]
+    assert [event["type"] for event in events] == LIFE
     assert {event["correlationId"] for event in events} == {"c1"}
     (request,) = receiver.wait_for(1)
     assert (request.method, request.path, request.body) == ("POST", "/report?token=t0ken", b'{"n": 1.0}')

@@ -10,21 +10,13 @@ from typing import Any
 from standardwebhooks import Webhook
 
 from duetime_client.webhooks import verify_event
+from tests.support.call_api import LIFE
 from tests.support.callbacks import Arrival, CallbackReceiver
 from tests.support.metrics import Scrape
 from tests.support.processes import DuetimeServer
 
 TENANT = "/v1/tenants/acme"
 SECRET = "s3cr3t"
-LIFE = [
-    "ServiceCallSubmitted",
-    "ServiceCallScheduled",
-    "DueTimeReached",
-    "ServiceCallRunning",
-    "ExecutionStarted",
-    "ExecutionSucceeded",
-    "ServiceCallSucceeded",
-]
 
 
 def wait_until(is_so: Callable[[], bool], what: str, seconds: float = 20.0) -> None:

@@ -2,54 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
 import time
-from collections import Counter
 from datetime import timedelta
-from itertools import count
 from pathlib import Path
 
 import pytest
 
 from duetime.domain.timers import TimerState
-from duetime.engine.poller import Poller
-from duetime.engine.settings import EngineSettings
 from duetime.runtime.clock import SystemClock
 from duetime.stores.core.store import Store
 from duetime.stores.open import open_store
 from duetime.stores.port.timers import TimerFilter
-from duetime.stores.store_clock import StoreClock
 from duetime.testing.contract.builders import make_timer, make_timers
 from duetime.testing.contract.steps import create, read_all
 from tests.integration.sql.test_processes import check_processes_that_start_at_once
 from tests.support.callbacks import CallbackReceiver
 from tests.support.mongodb import mongodb_database
 from tests.support.processes import DuetimeServer
-from tests.support.scripted_sender import Script, ScriptedSender
+from tests.support.two_pollers import assert_fired_once_each
 
 SECONDS = 180.0
 SHORT_LEASES = ("--lease-seconds", "6")
 """A restart waits for the leases of the killed process to end."""
 TIMERS = 200
-_ids = count()
 
 
 def test_processes_that_start_at_once_share_one_server(mongodb_url: str) -> None:
     with mongodb_database(mongodb_url) as url:
         check_processes_that_start_at_once(url)
-
-
-def make_poller(store: Store, sender: ScriptedSender, name: str) -> Poller:
-    return Poller(
-        store,
-        sender,
-        clock=StoreClock(store, SystemClock()),
-        settings=EngineSettings(),
-        worker_id=name,
-        new_id=lambda: f"{name}-{next(_ids)}",
-        random=random.random,
-    )
 
 
 def test_two_pollers_fire_a_burst_and_a_late_timer_once_each(mongodb_url: str) -> None:
@@ -71,30 +51,9 @@ def check_two_pollers(stores: list[Store]) -> None:
         make_timer(namespace, "later", execute_at=now + timedelta(seconds=1.5), now=now),
     ]
     create(store, *timers, now=now)
-    sender = ScriptedSender(script=lambda _: Script(delay_seconds=0))
-    senders = [sender, ScriptedSender(script=sender.script)]
 
-    async def fire_all() -> None:
-        stop = asyncio.Event()
-        pollers = [make_poller(*each, f"w{at}") for at, each in enumerate(zip(stores, senders, strict=True))]
-        tasks = [asyncio.create_task(poller.run(stop)) for poller in pollers]
-        async with asyncio.timeout(SECONDS):
-            while sum(poller.stats()["fired"] for poller in pollers) < len(timers):
-                await asyncio.sleep(0.01)
-        stop.set()
-        await asyncio.gather(*tasks)
-        for poller in pollers:
-            poller.close()
+    assert_fired_once_each(stores, namespace, timers)
 
-    asyncio.run(fire_all())
-
-    bodies = [body for each in senders for body in each.received]
-    assert Counter(body["timerId"] for body in bodies) == Counter(timer.timer_id for timer in timers)
-    found = read_all(
-        lambda cursor: store.timers.list(namespace, TimerFilter(), cursor=cursor, limit=200, now=clock.now())
-    )
-    assert {timer.state for timer in found} == {TimerState.FIRED}
-    assert all(timer.fired_at is not None and timer.fired_at >= timer.content.execute_at for timer in found)
     assert all(status.is_free for status in store.leases.statuses(namespace.shard_ids(), now=clock.now()))
 
 

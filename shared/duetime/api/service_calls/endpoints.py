@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from duetime.api.context import Services
@@ -95,11 +96,7 @@ def patch_service_call(services: Services, request: Request, *, tenant: str, ser
 )
 def fire_service_call(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
     """Make a waiting service call due now. One that is due already stays as it is."""
-    context = services.context
-    now = context.clock.now()
-    read_nothing(request)
-    ref, wanted = CallRef(tenant, service_call_id), if_match(request)
-    return _call_reply(200, services.calls.fire(ref, new_id=context.new_id, now=now, wanted=wanted))
+    return _acted(services, request, services.calls.fire, CallRef(tenant, service_call_id))
 
 
 @Route(
@@ -112,11 +109,14 @@ def fire_service_call(services: Services, request: Request, *, tenant: str, serv
 )
 def cancel_service_call(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
     """End a waiting service call as Cancelled and keep it. One that is Cancelled already stays as it is."""
+    return _acted(services, request, services.calls.cancel, CallRef(tenant, service_call_id))
+
+
+def _acted(services: Services, request: Request, act: Callable[..., ServiceCall], ref: CallRef) -> Reply:
     context = services.context
     now = context.clock.now()
     read_nothing(request)
-    ref, wanted = CallRef(tenant, service_call_id), if_match(request)
-    return _call_reply(200, services.calls.cancel(ref, new_id=context.new_id, now=now, wanted=wanted))
+    return _call_reply(200, act(ref, new_id=context.new_id, now=now, wanted=if_match(request)))
 
 
 @Route(

@@ -170,9 +170,9 @@ def _last_event_id(request: Request, after: int) -> int:
 def _filter(query: CallQuery) -> CallFilter:
     faults = []
     if query.order is not None and query.status is not CallStatus.SCHEDULED:
-        faults.append(FieldError("order", "dueAt goes with status=Scheduled alone"))
+        faults.append(FieldError("order", "dueAt requires status=Scheduled"))
     if query.due_to is not None and query.order is None:
-        faults.append(FieldError("dueTo", "goes with order=dueAt alone"))
+        faults.append(FieldError("dueTo", "requires order=dueAt"))
     if faults:
         raise InvalidFields(faults)
     renamed: dict[str, Any] = {

@@ -50,5 +50,5 @@ def _state(query: TimerQuery) -> TimerState | None:
         return query.state
     if query.state not in (None, TimerState.FAILED):
         given = [name for name in ("failed_from", "failed_to") if getattr(query, name) is not None]
-        raise InvalidFields([FieldError(json_name(name), "goes with state=Failed alone") for name in given])
+        raise InvalidFields([FieldError(json_name(name), "requires state=Failed") for name in given])
     return TimerState.FAILED

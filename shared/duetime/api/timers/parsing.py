@@ -110,7 +110,7 @@ def _due(given: TimerFields, now: datetime, later: timedelta = timedelta()) -> _
     if given.local_time is None:
         for name, value in (("timeZone", given.time_zone), ("dst", given.dst)):
             if value is not None:
-                raise InvalidInput(name, "goes with localTime alone")
+                raise InvalidInput(name, "requires localTime")
     else:
         if given.time_zone is None:
             raise InvalidInput("timeZone", "is required with localTime")

@@ -55,7 +55,7 @@ def plan_for(tenant_id: str, wanted: CallFilter) -> Plan:
     """Choose the plan: the condition that is likely to leave out most comes first."""
     if wanted.order is CallOrder.DUE:
         if wanted.status is not CallStatus.SCHEDULED:
-            raise ValueError("by due time there are only Scheduled calls")
+            raise ValueError("calls are listed by due time only with the status Scheduled")
         until = None if wanted.due_to is None else milliseconds(wanted.due_to)
         return Plan(path=DUE_CALLS, by=(tenant_id,), until=until, covers=frozenset({"status", "due_to"}))
     if (prefix := wanted.name_prefix) is not None:

@@ -175,7 +175,7 @@ def open_dialect(url: str) -> SqliteDialect:
     except exc.ArgumentError:
         raise InvalidSettings("an SQLite URL is like sqlite:///path/to/file.db, or sqlite:// for memory") from None
     if parsed.host or parsed.username or parsed.port:
-        raise InvalidSettings("an SQLite URL has a path alone: sqlite:///path/to/file.db (three slashes)")
+        raise InvalidSettings("an SQLite URL has a path and no host: sqlite:///path/to/file.db (three slashes)")
     options = dict(parsed.query)
     try:
         synchronous = Synchronous(str(options.pop("synchronous", Synchronous.NORMAL)))
