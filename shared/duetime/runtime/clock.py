@@ -14,5 +14,4 @@ class SystemClock:
     def now(self) -> datetime:
         return round_down(datetime.now(UTC))
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)

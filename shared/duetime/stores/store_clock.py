@@ -85,6 +85,7 @@ class StoreClock:
         """``clock``: the machine's, which is told until the first measurement."""
         self._store = store
         self._clock = clock
+        self.monotonic = clock.monotonic  # asked for a dozen times for each timer
         self._fix: _Fix | None = None
         self._measuring = threading.Lock()
         self._told: tuple[float, float] | None = None
@@ -96,9 +97,6 @@ class StoreClock:
         if fix is None:
             return self._clock.now()
         return round_down(fix.at + timedelta(seconds=self._clock.monotonic() - fix.bounds.monotonic))
-
-    def monotonic(self) -> float:
-        return self._clock.monotonic()
 
     def monotonic_at(self, instant: datetime) -> float:
         """What ``monotonic`` says as ``now`` reaches ``instant``; it may be in the past."""

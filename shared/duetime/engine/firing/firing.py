@@ -130,7 +130,7 @@ class Firing:
     @property
     def unstored(self) -> int:
         """What came of attempts and is not stored yet."""
-        return self.recorder.backlog + sum(delivery.unstored for delivery in self._strategies)
+        return self.recorder.backlog + sum([delivery.unstored for delivery in self._strategies])
 
     @property
     def room(self) -> int:
@@ -317,7 +317,7 @@ class Firing:
     def _places(self) -> int:
         """How many attempts may be started: those that hang take none away until too many of them do."""
         fast = len(self._in_flight) - min(self._in_flight.slow, self._settings.max_slow_in_flight)
-        fast += sum(delivery.starting for delivery in self._strategies)
+        fast += sum([delivery.starting for delivery in self._strategies])
         return min(self._settings.max_in_flight - fast, self._settings.max_buffered - self.unstored)
 
     def _look_again_later(self, monotonic: float, places: int) -> None:

@@ -82,12 +82,13 @@ class Strategies:
                 launcher=launcher,
             )
             self._special.append(ordered)
+        submitting = () if self._submitting is None else (self._submitting,)
+        self._all: tuple[Delivery, ...] = (self._at_least_once, self._recurring, *submitting, *self._special)
         self.strategy_of = lru_cache(maxsize=4096)(self._strategy_of)
         """That of a namespace's timers which are no schedules."""
 
     def __iter__(self) -> Iterator[Delivery]:
-        submitting = () if self._submitting is None else (self._submitting,)
-        return iter((self._at_least_once, self._recurring, *submitting, *self._special))
+        return iter(self._all)
 
     def strategy_for(self, timer: Timer) -> Delivery:
         if timer.schedule is None:

@@ -144,7 +144,8 @@ class Polling:
         next_at = monotonic + self._settings.poll_interval_seconds
         for shard in shards:
             reading = shard.reading
-            if (at := reading.rests_until) > monotonic:  # of almost all, at each look
+            at = reading.tail_at if reading.tail_at < reading.survey_at else reading.survey_at
+            if at > monotonic and not reading.left:  # almost all, at each look, have nothing to read for anybody
                 if at < next_at:
                     next_at = at
                 continue

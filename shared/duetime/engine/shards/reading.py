@@ -190,13 +190,6 @@ class ShardReading:
         """Whether there is more due than may be started."""
         return bool(self.left)
 
-    @property
-    def rests_until(self) -> float:
-        """Until when ``plan`` has nothing to read, whoever wants what (monotonic seconds)."""
-        if self.left:
-            return -inf
-        return self.tail_at if self.tail_at < self.survey_at else self.survey_at
-
     def may_take(self, key: QueueKey, page: Span) -> bool:
         """Whether a queue may have timers of a page: the older ones that were left come first."""
         left = self.left.get(key)
