@@ -246,6 +246,6 @@ MUTANTS = (
             "            False for name in self.removes\n",
             "another's write passes for one's own",
         ),
-        ("conditions += [\n", "[\n", "a conditional statement has no condition"),
+        ("is_missing in expected]", "is_missing in ()]", "a conditional statement has no condition"),
     ),
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus, reconciled
@@ -36,7 +37,7 @@ from duetime.stores.core.timer_codec import (
     key_of,
 )
 from duetime.stores.entities import EXPIRED_RECORDS, EXPIRED_TIMERS, IDEMPOTENCY_RECORD, SHARD, TIMER
-from duetime.stores.entity import DAMAGED, AccessPath, Entity
+from duetime.stores.entity import DAMAGED, AccessPath, Entity, Value
 
 # By whether there is a next attempt, since that is None in all writes that are alike, or in none; and a schedule.
 _ALIKE = {
@@ -172,8 +173,28 @@ def _write_of(outcome: Outcome, guard: Guard | None) -> Write:
         (timer.shard_id, timer.namespace, timer.timer_id),
         encode_outcome(outcome),
         guard=guard,
-        known=lambda: dict(zip(TIMER.names, encode(timer), strict=True)),
+        known=lambda: _KnownTimer(timer),
     )
+
+
+class _KnownTimer(Mapping[str, Value]):
+    """The row of a timer, made when more than its payload is asked for: that is seldom."""
+
+    def __init__(self, timer: Timer) -> None:
+        self._timer = timer
+
+    @cached_property
+    def _row(self) -> dict[str, Value]:
+        return dict(zip(TIMER.names, encode(self._timer), strict=True))
+
+    def __getitem__(self, name: str) -> Value:
+        return self._timer.content.payload_json if name == "timer_payload" else self._row[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._row)
+
+    def __len__(self) -> int:
+        return len(self._row)
 
 
 def guards_of(fences: Iterable[Lease | None]) -> list[Guard | None]:

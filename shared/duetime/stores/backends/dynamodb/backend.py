@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError
 
 from duetime.domain.errors import InvalidSettings, StoreEmpty, StoreNotReady, StoreUnavailable
 from duetime.domain.times import to_milliseconds
-from duetime.stores.backend import NOT_WRITTEN, Batch, Change, Query, Scan, Write, Written, spelled_out
+from duetime.stores.backend import NOT_WRITTEN, Batch, Change, Query, Scan, Write, Written
 from duetime.stores.backends.dynamodb import layouts, schema
 from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.backends.dynamodb.driver import DEFAULT_PARALLEL, UNAVAILABLE, Driver
@@ -85,7 +85,7 @@ class DynamoDbBackend:
     def write(self, writes: Sequence[Write], *, now: datetime | None = None) -> Batch:
         if writes and writes[0].entity is EVENT:
             return _batch(self._events.write(writes, _milliseconds(now)), now)
-        return self.atomic([[write] for write in spelled_out(writes)], now=now)
+        return self.atomic([[write] for write in writes], now=now)
 
     def atomic(self, groups: Sequence[Sequence[Write]], *, now: datetime | None = None) -> Batch:
         """What is one item is written with others of the kind in one request; what is several, as a transaction."""

@@ -113,19 +113,29 @@ class ItemWrite:
         does not exist fails its condition."""
         if self.item is not None:
             return {"Statement": _insert(self.table, tuple(self.item)), "Parameters": list(self.item.values())}
-        sets = "".join(f' SET "{name}"=?' for name in self.sets)
-        removes = "".join(f' REMOVE "{name}"' for name in self.removes)
-        conditions = [f'"{name}"=?' for name in self.key]
-        conditions += [
-            f'"{each.name}" IS MISSING' if each.value is None else f'"{each.name}"=?' for each in self.expected
-        ]
         parameters = [*self.sets.values(), *self.key.values()]
         parameters += [each.value for each in self.expected if each.value is not None]
+        conditions = tuple([(each.name, each.value is None) for each in self.expected])
         return {
-            "Statement": f'UPDATE "{self.table}"{sets}{removes} WHERE {" AND ".join(conditions)}',
+            "Statement": _update(self.table, tuple(self.sets), tuple(self.removes), tuple(self.key), conditions),
             "Parameters": parameters,
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
+
+
+@lru_cache(maxsize=256)
+def _update(
+    table: str,
+    sets: tuple[str, ...],
+    removes: tuple[str, ...],
+    key: tuple[str, ...],
+    expected: tuple[tuple[str, bool], ...],
+) -> str:
+    """``expected``: attributes, and whether they are to be missing."""
+    changes = "".join([f' SET "{name}"=?' for name in sets] + [f' REMOVE "{name}"' for name in removes])
+    conditions = [f'"{name}"=?' for name in key]
+    conditions += [f'"{name}" IS MISSING' if is_missing else f'"{name}"=?' for name, is_missing in expected]
+    return f'UPDATE "{table}"{changes} WHERE {" AND ".join(conditions)}'
 
 
 @lru_cache(maxsize=256)

@@ -329,5 +329,17 @@ LAYOUTS: Final[dict[Entity, Layout]] = {
 @cache
 def row_reader(entity: Entity, fields: tuple[str, ...]) -> Callable[[Item], Row]:
     """What makes a row of ``fields`` of an item."""
-    readers = [LAYOUTS[entity].readers[name] for name in fields]
-    return lambda item: tuple([read(item) for read in readers])
+    layout, length = LAYOUTS[entity], len(entity.key)
+    readers = [layout.readers[name] for name in fields]
+    if fields[:length] != entity.key:
+        return lambda item: tuple([read(item) for read in readers])
+    of_others = readers[length:]
+
+    def of_item(item: Item) -> Row:
+        try:
+            key = layout.parts_of(item)
+        except (ValueError, IndexError, KeyError):
+            key = tuple([read(item) for read in readers[:length]])
+        return (*key, *[read(item) for read in of_others])
+
+    return of_item
