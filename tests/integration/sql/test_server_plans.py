@@ -54,6 +54,7 @@ EVERYWHERE = ("list", "prune", "correlation", "several shards")
 """What goes on to other shards: a list after its cursor's, the others to whichever have such timers."""
 ACTIONS: dict[str, Action] = {
     "nothing due": lambda store, _: store.timers.due(0, until=NOW - seconds(60), limit=5),
+    "nothing due in many": lambda store, _: store.timers.next_due([0] * 16, until=NOW),
     "due": lambda store, _: store.timers.due(0, until=NOW, limit=5),
     "due, next page": lambda store, _: store.timers.due(
         0, until=NOW, limit=5, cursor=store.timers.due(0, until=NOW, limit=5).cursor
