@@ -6,15 +6,12 @@ starts what is scheduled after a minute: these tests are slow.
 
 from __future__ import annotations
 
-import http.client
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from standardwebhooks import Webhook
@@ -22,6 +19,7 @@ from standardwebhooks import Webhook
 from duetime.domain.api_keys import SECRET_BYTES, key_text, new_secret
 from scripts.aws_local import REGION, Deployment, deploy, emulator_client, examine, first_key
 from tests.aws.application import PATIENCE_SECONDS, received
+from tests.aws.stack import Answer, request
 from tests.support.callbacks import Arrival, CallbackReceiver
 from tests.support.ministack import running_ministack
 
@@ -45,31 +43,6 @@ def deployment(built: Path) -> Iterator[Deployment]:
             AuthCacheSeconds="1",
             AllowedTargets=f"{QUEUES}orders,{QUEUES}others-*",
         )
-
-
-@dataclass(frozen=True)
-class Answer:
-    status: int
-    body: str
-
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-
-def request(deployment: Deployment, method: str, path: str, body: Any = None, *, key: str | None = None) -> Answer:
-    """A request to the HTTP API, with an API key if there is one."""
-    headers = {"content-type": "application/json", "Host": deployment.host}
-    if key is not None:
-        headers["Authorization"] = f"Bearer {key}"
-    emulator = urlsplit(deployment.endpoint_url)
-    assert emulator.hostname is not None
-    connection = http.client.HTTPConnection(emulator.hostname, emulator.port, timeout=PATIENCE_SECONDS)
-    try:
-        connection.request(method, path, None if body is None else json.dumps(body), headers)
-        response = connection.getresponse()
-        return Answer(response.status, response.read().decode())
-    finally:
-        connection.close()
 
 
 @pytest.fixture(scope="module")
