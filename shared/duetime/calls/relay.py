@@ -179,7 +179,8 @@ class OutboxRelay:
             self._leases.release([lease], now=self._clock.now())
         except StoreError as error:
             log.warning(
-                "the outbox could not be released; it is free when its lease ends",
+                "the outbox could not be released; it is free when its lease ends: %s",
+                error,
                 extra={"action": "outbox.release_failed", "error": error.code},
             )
 
@@ -299,7 +300,8 @@ class OutboxRelay:
         self.stats.store_errors += 1
         if self._store_failures % _ERRORS_PER_LINE == 0:
             log.warning(
-                "the outbox could not be read or written; it is tried again",
+                "the outbox could not be read or written; it is tried again: %s",
+                error,
                 extra={"action": "outbox.store_failed", "error": error.code, "failures": self._store_failures + 1},
             )
         self._store_failures += 1

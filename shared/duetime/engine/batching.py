@@ -262,7 +262,8 @@ class Batcher(Generic[T, R]):
     def _note_error(self, error: StoreError, piece: Sequence[T]) -> None:
         self._context.stats.record_errors += 1
         log.warning(
-            "the store did not answer a batch, trying again",
+            "the store did not answer a batch, trying again: %s",
+            error,
             extra={"action": self._action, "error": error.code, "items": len(piece)},
         )
 

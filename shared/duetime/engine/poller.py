@@ -270,7 +270,8 @@ class Poller:
             await self._leases.release_all(FINAL_WRITES_SECONDS)
         except StoreError as error:
             log.warning(
-                "shards could not be released; they are free when their leases end",
+                "shards could not be released; they are free when their leases end: %s",
+                error,
                 extra={"action": "shard.release_failed", "error": error.code},
             )
 

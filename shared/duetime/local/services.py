@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 OnLine = Callable[[bytes], None]
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class ThreadService:
 
 
 def run_services(services: Sequence[Service], *, stop_seconds: float, on_line: OnLine | None = None) -> int:
-    """Run until SIGTERM, SIGINT or, with ``on_line``, the end of standard input; the exit code.
+    """Run until SIGTERM, SIGINT, SIGHUP or, with ``on_line``, the end of standard input; the exit code.
 
     ``on_line`` is given the lines of standard input, in a thread of its own.
     The first signal stops all services at once and waits ``stop_seconds`` for them; a second one ends the process
@@ -69,6 +69,8 @@ async def _run_services(services: Sequence[Service], *, stop_seconds: float, on_
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in STOP_SIGNALS:
+        if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+            continue  # by nohup: it is to outlive its terminal
         loop.add_signal_handler(number, _on_signal, number, stop)
     if on_line is not None:
         eof = loop.create_task(in_thread("stdin", partial(_read_lines, on_line)))
@@ -95,6 +97,8 @@ async def _run_services(services: Sequence[Service], *, stop_seconds: float, on_
 
 def _on_signal(number: signal.Signals, stop: asyncio.Event) -> None:
     if stop.is_set():
+        if number is signal.SIGHUP:  # a terminal's end comes from its shell and from the kernel
+            return
         logger.warning("stopping at once", extra={"action": "service.killed", "signal": number.name})
         _exit_now(128 + number)
     logger.info(

@@ -156,7 +156,9 @@ class StoreClock:
             self.measure()
         except StoreError as error:
             log.warning(
-                "the store's time could not be measured", extra={"action": "clock.unmeasured", "error": error.code}
+                "the store's time could not be measured: %s",
+                error,
+                extra={"action": "clock.unmeasured", "error": error.code},
             )
 
     def _read(self) -> tuple[_Bounds, datetime]:

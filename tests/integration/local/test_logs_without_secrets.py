@@ -79,7 +79,7 @@ def test_no_secret_is_logged(server: DuetimeServer, receiver: Receiver, tmp_path
     break_rows(server, tmp_path / "data" / "duetime.db")
     server.wait_for("timer.quarantined")
     break_store(server, tmp_path / "data" / "duetime.db")
-    server.wait_for("poll.retried")
+    assert "no such table" in server.wait_for("poll.retried")["message"]
     server.terminate()
 
     leaks = [event for event in server.events if SECRET in json.dumps(event)]

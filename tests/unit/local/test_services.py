@@ -46,11 +46,22 @@ def send_to_self(number: signal.Signals) -> Callable[[], None]:
     return lambda: os.kill(os.getpid(), number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_stops_every_service_in_good_order(number: signal.Signals) -> None:
     first, second = Looping("first"), Looping("second", on_start=send_to_self(number))
     assert run_services([first, second], stop_seconds=30) == 0
     assert first.events == second.events == ["started", "stopped"]
+
+
+def test_a_process_that_outlives_its_terminal_goes_on() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        first = Looping("first", on_start=send_to_self(signal.SIGHUP))
+        second = Looping("second", on_start=send_to_self(signal.SIGTERM))
+        assert run_services([first, second], stop_seconds=30) == 0
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_service_that_fails_stops_the_others(caplog: pytest.LogCaptureFixture) -> None:

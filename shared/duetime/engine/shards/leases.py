@@ -136,7 +136,8 @@ class LeaseKeeper:
             except StoreError as error:
                 if errors % _ERRORS_PER_LINE == 0:
                     log.warning(
-                        "the store did not answer about leases, trying again",
+                        "the store did not answer about leases, trying again: %s",
+                        error,
                         extra={"action": "lease.retried", "error": error.code, "errors": errors + 1},
                     )
                 errors += 1

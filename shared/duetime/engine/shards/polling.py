@@ -101,7 +101,11 @@ class Polling:
                 while await self._offload.run(self._prune_some) == _PRUNE_LIMIT:
                     pass
             except StoreError as error:
-                log.warning("expired timers were not deleted", extra={"action": "prune.failed", "error": error.code})
+                log.warning(
+                    "expired timers were not deleted: %s",
+                    error,
+                    extra={"action": "prune.failed", "error": error.code},
+                )
 
     def _prune_some(self) -> int:
         """In a thread."""
@@ -299,7 +303,8 @@ class Polling:
         self._stats.poll_errors += 1
         self._fail(shard)
         log.warning(
-            "the store did not answer a poll, backing off",
+            "the store did not answer a poll, backing off: %s",
+            error,
             extra={"action": "poll.retried", "error": error.code, "shard_id": shard.shard_id},
         )
 
