@@ -40,7 +40,7 @@ class DuetimeProcess:
         self._changed = threading.Condition()
         self._has_ended = False
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "duetime.cli", *arguments],
+            [sys.executable, "-P", "-m", "duetime.cli", *arguments],
             cwd=cwd,
             env=command_environment(DUETIME_LOG_FORMAT="json", **variables),
             stdin=subprocess.DEVNULL,

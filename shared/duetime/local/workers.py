@@ -176,7 +176,8 @@ class WorkerService:
 
     async def _start(self) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "duetime.cli", "worker", "--stop-on-eof", "--reports"),
+            # -P: no file of the working directory is imported.
+            *(sys.executable, "-P", "-m", "duetime.cli", "worker", "--stop-on-eof", "--reports"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=MAX_LINE_BYTES,

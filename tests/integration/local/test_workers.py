@@ -85,6 +85,13 @@ def test_two_cores_have_two_processes_unless_the_store_is_in_memory(
         assert len(server.of("worker.stopped")) == min(process_count, os.cpu_count() or 1) - 1
 
 
+def test_a_worker_imports_no_file_of_the_working_directory(tmp_path: Path) -> None:
+    (tmp_path / "uvloop.py").write_text("raise SystemExit('not the library')\n")
+    with DuetimeServer("--workers", "2", cwd=tmp_path) as server:
+        server.wait_for("worker.polling")
+        assert server.of("worker.ended") == []
+
+
 def test_workers_do_not_outlive_a_server_that_is_killed(tmp_path: Path) -> None:
     with DuetimeServer("--workers", "2", cwd=tmp_path) as server:
         server.wait_for("worker.polling")

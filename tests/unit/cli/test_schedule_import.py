@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from duetime.cli.moving.requests import request_of
 from tests.support.commands import Cli
 
 RUNNER = "https://runner.test/{id}"
@@ -119,6 +120,19 @@ def test_what_is_no_request_is_left_out(command: str, why: str, cli: Cli) -> Non
     assert out == []
     assert err[0].startswith(f"line 1: {why}")
     assert err[0].endswith(": give --callback-url")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        """-d '"a # b"' https://a.test/a#b # costs $5; 'all' of it""",
+        """-d "\\"a # b\\"" 'https://a.test/a#b'\t#""",
+    ],
+)
+def test_a_comment_is_no_part_of_a_command(command: str) -> None:
+    found, _ = request_of(f"curl {command}")
+    assert found["callbackUrl"] == "https://a.test/a#b"
+    assert found["payload"].text == '"a # b"'
 
 
 def test_wget_is_read_too(cli: Cli) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import PurePosixPath
@@ -14,6 +15,8 @@ from duetime.delivery.headers import is_reserved
 _REDIRECTIONS: Final = (">", ">>", ">&", "&>", "&>>", ">|")
 _LIST, _FLAG = "append", "store_true"
 _OPERATORS: Final = frozenset("();<>|&")
+_COMMENTED: Final = re.compile(r"""((?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^\\'"])*?)(?<!\S)#.*""")
+"""A command, and a comment at its end: a ``#`` at the start of a word, outside of quotes."""
 _TELL_NOTHING: Final = ("content-type", "user-agent")
 """Headers that a callback has anyway."""
 
@@ -99,6 +102,8 @@ def request_of(command: str) -> tuple[dict[str, Any], list[str]]:
 
 def _words(command: str) -> list[str]:
     """Split as a shell does, without where the output goes."""
+    if commented := _COMMENTED.fullmatch(command):
+        command = commented[1]
     if "$" in command or "`" in command:
         raise NoRequest("has a variable or a command in it that a shell would fill in")
     lexer = shlex.shlex(command, posix=True, punctuation_chars=True)

@@ -44,14 +44,13 @@ class PreparedForRows(Prepared):
 def taken_from_rows(statement: S, places: Mapping[str, int]) -> S:
     """``statement`` with columns of a table, which PostgreSQL makes of a JSON text, in place of the values of these
     names."""
+    # By place: an ended timer's execution and due time are one value, under two names.
     types = {
-        each.key: each.type
+        places[each.key]: each.type
         for each in visitors.iterate(statement)
         if isinstance(each, sa.BindParameter) and each.key in places
     }
-    columns = [
-        sa.column(_column(places[name]), sa.Text() if _is_bytes(type_) else type_) for name, type_ in types.items()
-    ]
+    columns = [sa.column(_column(place), sa.Text() if _is_bytes(type_) else type_) for place, type_ in types.items()]
     made = sa.func.json_to_recordset(sa.bindparam(_ROWS, type_=JSON()))
     rows = made.table_valued(*columns).render_derived(name=_ROWS, with_types=True)
 

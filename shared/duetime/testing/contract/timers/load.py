@@ -198,6 +198,20 @@ def test_timers_are_loaded_as_they_were(store: Store, orders: Namespace) -> None
     assert {timer.timer_id for timer in found} == {"waiting", "parked", "fired", "failed"}
 
 
+def test_ended_timers_are_loaded_together(store: Store, orders: Namespace) -> None:
+    end: dict[str, Any] = {
+        "state": TimerState.FIRED,
+        "next_attempt_at": None,
+        "fired_at": NOW,
+        "expires_at": NOW + RETENTION,
+    }
+    timers = [replace(timer, **end) for timer in make_timers(orders, 3)]
+
+    assert store.transfer.load_timers(timers, now=NOW) == [LOADED] * len(timers)
+
+    assert [stored(store, orders, timer.timer_id) for timer in timers] == timers
+
+
 def test_loaded_timers_are_due_when_they_were(store: Store, orders: Namespace) -> None:
     store.transfer.load_timers(every_kind(orders), now=NOW)
 
