@@ -15,8 +15,7 @@ from tests.support.processes import DuetimeServer
 from tests.support.server_stores import server_names
 
 MAX_IN_FLIGHT = 64
-# Leases are as short as they can be, since a restart waits for those of the killed server to end.
-OPTIONS = ("--lease-seconds", "2.1", "--max-in-flight", str(MAX_IN_FLIGHT))
+OPTIONS = ("--max-in-flight", str(MAX_IN_FLIGHT))
 BATCH = 25
 
 

@@ -32,8 +32,8 @@ from tests.support.receiver import Gate, Receiver, held, reply
 from tests.support.sql_store import SqlStore
 
 END_SECONDS = 120
-# As short as can be: a restart waits for the leases of the killed process, and for the watchdog.
-SETTINGS = {"DUETIME_LEASE_SECONDS": "2.1", "DUETIME_CALL_WATCHDOG_GRACE_SECONDS": "0.5"}
+# As short as can be: a restart waits for the watchdog.
+SETTINGS = {"DUETIME_CALL_WATCHDOG_GRACE_SECONDS": "0.5"}
 TWO_ATTEMPTS = '{"maxAttempts":2,"initialInterval":"0.1s"}'
 FINAL = {"ServiceCallSucceeded", "ServiceCallFailed"}
 

@@ -29,6 +29,7 @@ from duetime.engine.shards.reading import Position, ShardReading, Span
 from duetime.engine.shards.shard import ShardState
 from duetime.engine.stats import EngineStats
 from duetime.engine.waiting import Offload, Threads, WakeupEvent
+from duetime.stores.core.leases import HasDied, nobody_has
 from duetime.stores.core.store import Store
 from duetime.stores.port.timers import PutMode
 from duetime.stores.store_clock import StoreClock
@@ -104,6 +105,7 @@ def make_poller(
     secret_box: SecretBox | None = None,
     new_id: Callable[[], str] | None = None,
     own_clock: Clock | None = None,
+    has_died: HasDied = nobody_has,
 ) -> Poller:
     """A poller in virtual time, with a fixed seed for jitter and counted ids.
 
@@ -117,6 +119,7 @@ def make_poller(
         settings=settings or EngineSettings(),
         worker_id=worker_id,
         metadata="{}",
+        has_died=has_died,
         new_id=new_id or (lambda: f"{worker_id}-id-{next(counter)}"),
         random=Random(7).random,
         make_offload=make_offload,

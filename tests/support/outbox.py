@@ -15,6 +15,7 @@ from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.shards import Lease
+from duetime.stores.core.leases import HasDied, nobody_has
 from duetime.stores.port.calls import CallRef, EventOf
 from duetime.stores.port.outbox import OutboxEvent
 from duetime.testing.contract import call_builders as make
@@ -112,13 +113,21 @@ class FakeLeases:
         self.is_down = False
 
     def claim(
-        self, shard_ids: Sequence[int], owner_id: str, *, lease_seconds: float, metadata: str, now: datetime
+        self,
+        shard_ids: Sequence[int],
+        owner_id: str,
+        *,
+        lease_seconds: float,
+        metadata: str,
+        has_died: HasDied,
+        now: datetime,
     ) -> list[Lease | None]:
         del metadata
         self._check()
         (shard_id,) = shard_ids
         with self._lock:
-            if self._held is not None and self._held.expires_at > now:
+            held = self._held
+            if held is not None and held.expires_at > now and not has_died(held.owner_id):
                 return [None]
             self._version += 1
             self._held = Lease(shard_id, self._version, owner_id, now + timedelta(seconds=lease_seconds))
@@ -186,6 +195,7 @@ def make_relay(
     *,
     leases: Any = None,
     owner_id: str = "a",
+    has_died: HasDied = nobody_has,
     random: Callable[[], float] = lambda: 0.5,
     **settings: Any,
 ) -> OutboxRelay:
@@ -198,6 +208,7 @@ def make_relay(
         clock=clock,
         settings=RelaySettings(**settings),
         owner_id=owner_id,
+        has_died=has_died,
         random=random,
         new_id=lambda: make.id_at(clock.now()),
     )

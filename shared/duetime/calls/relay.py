@@ -27,7 +27,7 @@ from duetime.domain.service_calls import ServiceCall
 from duetime.domain.shards import Lease
 from duetime.domain.times import round_down
 from duetime.stores.core.calls import CallStore
-from duetime.stores.core.leases import LeaseStore
+from duetime.stores.core.leases import HasDied, LeaseStore, nobody_has
 from duetime.stores.core.outbox import Outbox
 from duetime.stores.port.calls import CallRef
 from duetime.stores.port.outbox import OutboxEvent
@@ -115,10 +115,12 @@ class OutboxRelay:
         settings: RelaySettings,
         owner_id: str,
         metadata: str = "{}",
+        has_died: HasDied = nobody_has,
         random: Callable[[], float],
         new_id: NewId,
     ) -> None:
-        """``metadata``: JSON that tells of this process. ``random`` gives floats in [0, 1)."""
+        """``metadata``: JSON that tells of this process. ``has_died`` as in ``LeaseStore.claim``.
+        ``random`` gives floats in [0, 1)."""
         self._new_id = new_id
         self._leases = leases
         self._outbox = outbox
@@ -128,6 +130,7 @@ class OutboxRelay:
         self._settings = settings
         self._owner_id = owner_id
         self._metadata = metadata
+        self._has_died = has_died
         self._random = random
         self.stats = OutboxStats()
         self._lease: Lease | None = None
@@ -275,7 +278,12 @@ class OutboxRelay:
         held = self._lease
         if held is None:
             (self._lease,) = self._leases.claim(
-                [OUTBOX_SHARD], self._owner_id, lease_seconds=seconds, metadata=self._metadata, now=now
+                [OUTBOX_SHARD],
+                self._owner_id,
+                lease_seconds=seconds,
+                metadata=self._metadata,
+                has_died=self._has_died,
+                now=now,
             )
         elif monotonic >= self._renew_at:
             (self._lease,) = self._leases.renew([held], lease_seconds=seconds, now=now)

@@ -27,6 +27,7 @@ from duetime.engine.shards.leases import LeaseKeeper
 from duetime.engine.shards.polling import Polling
 from duetime.engine.stats import EngineSnapshot, EngineStats, NamespaceStats, snapshot_of
 from duetime.engine.waiting import Offload, ThreadOffload, Threads, WakeupEvent
+from duetime.stores.core.leases import HasDied, nobody_has
 from duetime.stores.core.store import Store
 from duetime.stores.store_clock import StoreClock
 
@@ -52,6 +53,7 @@ class Poller:
         settings: EngineSettings,
         worker_id: str,
         metadata: str = "{}",
+        has_died: HasDied = nobody_has,
         new_id: Callable[[], str],
         random: Callable[[], float],
         secret_box: SecretBox | None = None,
@@ -63,9 +65,9 @@ class Poller:
     ) -> None:
         """``random`` gives floats in [0, 1); ``make_offload(threads, name)`` makes what runs store calls.
 
-        ``metadata``: JSON that claims store of this worker. ``events`` is told of timers that failed; ``handler``
-        takes over the timers of internal namespaces, and those of others pass ``ordering``; ``submission`` stores the
-        service calls of schedules.
+        ``metadata``: JSON that claims store of this worker. ``has_died`` as in ``LeaseStore.claim``. ``events`` is
+        told of timers that failed; ``handler`` takes over the timers of internal namespaces, and those of others
+        pass ``ordering``; ``submission`` stores the service calls of schedules.
         ``secret_box`` decrypts the secrets of namespaces; without one, timers of namespaces with a secret wait.
         """
         self._store = store
@@ -104,6 +106,7 @@ class Poller:
             store,
             worker_id=worker_id,
             metadata=metadata,
+            has_died=has_died,
             on_recovery=self._retry,
             drop=self._firing.drop,
         )

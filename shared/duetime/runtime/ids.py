@@ -9,6 +9,7 @@ import socket
 from uuid6 import uuid7
 
 from duetime import __version__
+from duetime.runtime.process_life import name_of_life
 
 
 def new_id() -> str:
@@ -17,8 +18,10 @@ def new_id() -> str:
 
 
 def new_worker_id() -> str:
-    """Unique for ever, and telling which host and process it was: ``host:pid:random``."""
-    return f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}"
+    """Unique for ever, and telling which host and process it was: ``host:pid:random``, and ``:life`` where there is
+    one that ``process_life.has_died`` knows."""
+    parts = (socket.gethostname(), str(os.getpid()), new_id()[-12:], name_of_life())
+    return ":".join(part for part in parts if part)
 
 
 def worker_metadata() -> str:

@@ -15,6 +15,7 @@ from duetime.domain.clock import Clock
 from duetime.domain.timers import Timer
 from duetime.runtime.eventbridge import EventBridgePublisher
 from duetime.runtime.ids import new_id, new_worker_id, worker_metadata
+from duetime.runtime.process_life import has_died
 from duetime.runtime.settings import LocalSettings, OutboxSettings, WorkerSettings, load_settings
 from duetime.runtime.tuning import EventPublisherName, OutboxTuning
 from duetime.runtime.wiring import log_to_lambda, make_waker, store_clock, write_line
@@ -68,6 +69,7 @@ def opened_relay(
         ),
         owner_id=new_worker_id(),
         metadata=worker_metadata(),
+        has_died=has_died,
         random=random.random,
         new_id=new_id,
     )

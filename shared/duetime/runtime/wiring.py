@@ -23,6 +23,7 @@ from duetime.runtime import garbage, process_limits
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id, new_worker_id, worker_metadata
 from duetime.runtime.logs import configure_logging
+from duetime.runtime.process_life import has_died
 from duetime.runtime.settings import LocalSettings, PollerSettings, WakingSettings, WorkerSettings, load_settings
 from duetime.runtime.tuning import EngineTuning, KeySettings, LocalEvents, LocalKeySettings, Settings
 from duetime.runtime.waking import FanOutFailed, Invoke, Waker
@@ -231,6 +232,7 @@ def poller_with(
         settings=engine_settings,
         worker_id=new_worker_id(),
         metadata=worker_metadata(),
+        has_died=has_died,
         new_id=new_id,
         random=random,
         make_offload=make_offload or ThreadOffload,

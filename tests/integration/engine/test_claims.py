@@ -18,6 +18,7 @@ from duetime.engine.shards.leases import LeaseKeeper
 from duetime.engine.shards.shard import ShardState
 from duetime.engine.stats import EngineStats
 from duetime.engine.waiting import Threads, WakeupEvent
+from duetime.stores.core.leases import nobody_has
 from duetime.stores.core.store import Store
 from duetime.stores.store_clock import StoreClock
 from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
@@ -151,6 +152,7 @@ class Keeping:
             self.timed,  # type: ignore[arg-type]
             worker_id="me",
             metadata="{}",
+            has_died=nobody_has,
             on_recovery=lambda: None,
             drop=lambda _: None,
         )
@@ -305,3 +307,22 @@ def test_a_store_that_is_down_is_asked_with_pauses(store: Store, clock: VirtualC
         assert len(keeping.shards()) == 4
 
     keeping.run(script)
+
+
+def test_the_shards_of_a_worker_that_has_died_are_claimed_at_once_and_those_of_others_are_not(
+    store: Store, clock: VirtualClock
+) -> None:
+    make_shards(store, 16)
+    for name, shard_ids in (("dead", range(8)), ("frozen", range(8, 16))):
+        store.leases.announce_worker(name, ttl_seconds=60, now=START)
+        store.leases.claim(shard_ids, name, lease_seconds=60, metadata="{}", now=START)
+    poller = make_poller(store, ScriptedSender(), clock, worker_id="a", has_died=lambda worker: worker == "dead")
+
+    async def script() -> None:
+        await asyncio.sleep(2)
+        assert set(store.leases.announce_worker("a", ttl_seconds=10, now=clock.now())) == {"a", "frozen"}
+        assert [status.owner_id for status in store.leases.statuses(range(16), now=clock.now())] == (
+            ["a"] * 8 + ["frozen"] * 8
+        )
+
+    run(clock, poller, script)

@@ -178,12 +178,12 @@ def test_a_callback_in_flight_at_sigterm_finishes_and_nothing_fires_twice(
 
 
 def test_what_became_due_while_nobody_ran_fires_at_the_next_start(tmp_path: Path, receiver: CallbackReceiver) -> None:
-    with DuetimeServer("--lease-seconds", "3", cwd=tmp_path) as server:
+    with DuetimeServer("--lease-seconds", "600", cwd=tmp_path) as server:
         server.create("t", executeAt=in_seconds(0.5), callbackUrl=receiver.url)
         server.kill()
     assert receiver.counts() == {}
-    # The killed server's leases are still live.
-    with DuetimeServer("--lease-seconds", "3", cwd=tmp_path):
+    # The killed server's leases would be live for long, but it is known to be dead.
+    with DuetimeServer("--lease-seconds", "600", cwd=tmp_path):
         receiver.wait_for_timer("t", timeout_seconds=15)
 
 

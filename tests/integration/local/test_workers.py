@@ -39,22 +39,31 @@ def test_workers_share_the_shards_and_fire_each_timer_once(
     assert min(fired) > 0
 
 
-def test_the_shards_of_a_killed_worker_are_taken_over_within_the_lease_time(
+def test_the_shards_of_a_killed_worker_do_not_wait_for_the_end_of_its_lease(
     tmp_path: Path, receiver: CallbackReceiver, store_variables: dict[str, str]
 ) -> None:
-    lease = ("--lease-seconds", str(LEASE_SECONDS))
+    lease = ("--lease-seconds", "600")
     with (
         DuetimeServer(*lease, cwd=tmp_path, **store_variables) as server,
         DuetimeProcess("worker", *lease, cwd=tmp_path, **store_variables) as worker,
     ):
         worker.wait_for_shards(8)
         server.create_many([{"id": f"t{n}", "delay": "1s", "callbackUrl": receiver.url} for n in range(100)])
-        worker.process.kill()
-        killed_at = time.monotonic()
+        worker.kill()
         receiver.wait_for_timers(100)
-        # The lease time, and a look at the leases (every 0.5 s) with some room for a busy machine.
-        assert time.monotonic() - killed_at < LEASE_SECONDS + 8
         server.wait_for_shards(24)  # the first 16, and the 8 that were the worker's
+        assert server.of("worker.died")
+
+
+def test_the_shards_of_a_frozen_worker_are_its_own_until_its_lease_ends(tmp_path: Path) -> None:
+    lease = ("--lease-seconds", str(LEASE_SECONDS))
+    with DuetimeServer(*lease, cwd=tmp_path) as server, DuetimeProcess("worker", *lease, cwd=tmp_path) as worker:
+        worker.wait_for_shards(8)
+        worker.process.send_signal(signal.SIGSTOP)
+        frozen_at = time.monotonic()
+        server.wait_for_shards(24)
+        assert time.monotonic() - frozen_at > LEASE_SECONDS / 2  # the last renewal was at most a third ago
+        assert server.of("worker.died") == []
 
 
 def test_what_is_due_at_once_waits_for_no_look_of_the_process_that_owns_its_shard(

@@ -238,6 +238,17 @@ def test_a_holder_that_dies_is_succeeded_when_its_lease_ends(outbox, publisher, 
     assert publisher.sequences("call-1") == [1]
 
 
+def test_a_holder_that_has_died_is_succeeded_at_once(outbox, publisher, clock) -> None:
+    leases = FakeLeases()
+    make_relay(outbox, [RecordingPublisher()], clock, leases=leases, owner_id="dead").run_once()
+    other = make_relay(
+        outbox, [publisher], clock, leases=leases, owner_id="b", has_died=lambda owner: owner == "dead"
+    )
+    outbox.append(make_event())
+    other.run_once()
+    assert publisher.sequences("call-1") == [1]
+
+
 def test_a_holder_that_paused_for_longer_than_its_lease_finds_out_before_it_publishes(outbox, clock, caplog) -> None:
     leases = FakeLeases()
     first, second = RecordingPublisher(), RecordingPublisher()

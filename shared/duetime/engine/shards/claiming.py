@@ -13,6 +13,7 @@ from duetime.engine.context import EngineContext
 from duetime.engine.shards.shard import ShardState
 from duetime.engine.shards.sharing import FreeShards, Members, claim_order, fair_share
 from duetime.engine.shards.unreadable import UnreadableShards
+from duetime.stores.core.leases import HasDied
 from duetime.stores.core.store import Store
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class ShardClaims:
         *,
         worker_id: str,
         metadata: str,
+        has_died: HasDied,
         owned: dict[int, ShardState],
         own: Callable[[Lease, float], None],
         drop: Callable[[ShardState], None],
@@ -61,6 +63,7 @@ class ShardClaims:
         self._offload = context.threads.make(1, "duetime-claims")
         self._worker_id = worker_id
         self._metadata = metadata
+        self._has_died = has_died
         self._owned = owned
         self._own = own
         self._drop = drop
@@ -150,13 +153,14 @@ class ShardClaims:
             shard_ids = fixed if fixed is not None else self._store.catalogue.shard_map().shard_ids()
             unowned = [shard_id for shard_id in shard_ids if shard_id not in owned]
             statuses = self._store.leases.statuses(unowned, now=now) if unowned else []
-            free = [status.shard_id for status in statuses if status.is_free]
-            owners = frozenset(status.owner_id for status in statuses if status.owner_id and not status.is_free)
+            owners = {status.owner_id for status in statuses if status.owner_id and not status.is_free}
+            dead = {owner for owner in owners if self._has_died(owner)}
+            free = [status.shard_id for status in statuses if status.is_free or status.owner_id in dead]
             if free and is_member and workers is None:
                 # Somebody released or died: shares have changed, so ask who is there before claiming.
                 workers = self._announce()
             ordered = claim_order(free, known if workers is None else workers, self._worker_id)
-            return _Survey(shard_ids, workers, ordered, owners)
+            return _Survey(shard_ids, workers, ordered, frozenset(owners - dead))
 
         survey = await self._offload.run(look)
         if survey.workers is not None:
@@ -170,8 +174,14 @@ class ShardClaims:
         return len(self._unreadable) > 0 and not self._owned
 
     def _announce(self) -> list[str]:
+        """Who lives. Workers that have died are withdrawn."""
         now, seconds = self._clock.now(), self._settings.lease_seconds
-        return self._store.leases.announce_worker(self._worker_id, ttl_seconds=seconds, now=now)
+        workers = self._store.leases.announce_worker(self._worker_id, ttl_seconds=seconds, now=now)
+        dead = [worker for worker in workers if self._has_died(worker)]
+        for worker in dead:
+            self._store.leases.withdraw_worker(worker)
+            log.warning("a worker of this machine has died", extra={"action": "worker.died", "worker": worker})
+        return [worker for worker in workers if worker not in dead]
 
     def _observe(self, survey: _Survey) -> None:
         at = self._clock.monotonic()
@@ -241,6 +251,7 @@ class ShardClaims:
                     self._worker_id,
                     lease_seconds=seconds,
                     metadata=self._metadata,
+                    has_died=self._has_died,
                     now=self._clock.now(),
                 )
             )

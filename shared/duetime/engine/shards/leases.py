@@ -12,7 +12,8 @@ Invariants:
 4. A shard is released only when nothing of it is in flight, or after what is in flight was parked.
 5. Losing a claim or a lease is normal: the shard is dropped and others carry on.
 6. The store says which shards are free. What a worker refused is tried again after the others, until the share is
-   full; what nobody has held for longer than a lease is anyone's, whatever the shares say (sharing.py).
+   full; what nobody has held for longer than a lease is anyone's, whatever the shares say (sharing.py). What a
+   worker held that has died for certain is free at once.
 7. A shard whose reads have all failed for longer than a lease, while renewals were answered, is given back and not
    claimed before a look at it succeeds. A worker that is left with none is away: the others share without it.
 """
@@ -34,6 +35,7 @@ from duetime.engine.shards.reading import ShardReading
 from duetime.engine.shards.shard import ShardState
 from duetime.engine.shards.unreadable import UnreadableShards
 from duetime.engine.waiting import WakeupEvent
+from duetime.stores.core.leases import HasDied
 from duetime.stores.core.store import Store
 
 log = logging.getLogger(__name__)
@@ -52,11 +54,12 @@ class LeaseKeeper:
         *,
         worker_id: str,
         metadata: str,
+        has_died: HasDied,
         on_recovery: Callable[[], None],
         drop: Callable[[ShardState], None],
     ) -> None:
-        """``metadata`` as in ``LeaseStore.claim``. ``on_recovery`` is called when the store answers again after an
-        outage, ``drop`` when a shard must not be fired from any more."""
+        """``metadata`` and ``has_died`` as in ``LeaseStore.claim``. ``on_recovery`` is called when the store
+        answers again after an outage, ``drop`` when a shard must not be fired from any more."""
         self._store = store
         self._clock = context.clock
         self._settings = context.settings
@@ -70,7 +73,14 @@ class LeaseKeeper:
         self.owned: dict[int, ShardState] = {}
         self._unrenewed: list[ShardState] = []
         self._claims = ShardClaims(
-            context, store, worker_id=worker_id, metadata=metadata, owned=self.owned, own=self._own, drop=drop
+            context,
+            store,
+            worker_id=worker_id,
+            metadata=metadata,
+            has_died=has_died,
+            owned=self.owned,
+            own=self._own,
+            drop=drop,
         )
         self.begin(None, None)
 

@@ -6,7 +6,7 @@ A lease is live up to, and not including, its end.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from duetime.domain.shards import Lease, ShardStatus
@@ -23,10 +23,19 @@ _log = logging.getLogger(__name__)
 _MOST_WORKERS = 10_000
 SLEEP_EPOCH = "sleep_epoch"
 _ENDS = SHARD.places["shard_lease_expires_at"]
+_OWNER = SHARD.places["shard_owner_id"]
 _IS_HELD = ("shard_version", "shard_owner_id")
 _RENEWAL = Alike(SHARD, ("shard_lease_expires_at",), _IS_HELD)
 _RELEASE = Alike(SHARD, ("shard_owner_id", "shard_lease_expires_at"), _IS_HELD)
 _IS_FREE = Condition("shard_lease_expires_at", writes.NOW, Comparison.IS_PAST)
+
+HasDied = Callable[[str], bool]
+"""Whether the process of a worker's id has died for certain."""
+
+
+def nobody_has(worker_id: str) -> bool:  # noqa: ARG001
+    """``HasDied`` where nothing is known."""
+    return False
 
 
 class LeaseStore:
@@ -40,12 +49,20 @@ class LeaseStore:
         return [_status(shard_id, rows.get(shard_id), now_ms) for shard_id in shard_ids]
 
     def claim(
-        self, shard_ids: Sequence[int], owner_id: str, *, lease_seconds: float, metadata: str, now: datetime
+        self,
+        shard_ids: Sequence[int],
+        owner_id: str,
+        *,
+        lease_seconds: float,
+        metadata: str,
+        has_died: HasDied = nobody_has,
+        now: datetime,
     ) -> list[Lease | None]:
         """Own those of the shards that nobody's lease is live of: each ``shard_version`` grows by exactly one.
 
-        None where a live lease is in the way, the caller's own included, or another claim won. ``metadata``: JSON
-        that tells of the owner, for people to read. Raises only if nothing was claimed, as far as is known.
+        None where a live lease is in the way, the caller's own included, or another claim won. The lease of a worker
+        that ``has_died`` is not live. ``metadata``: JSON that tells of the owner, for people to read. Raises only if
+        nothing was claimed, as far as is known.
         """
         if not shard_ids:
             return []
@@ -58,7 +75,9 @@ class LeaseStore:
                 new = (shard_id, 1, owner_id, writes.NOW, Now(lease_ms), metadata)
                 claims.append(writes.insert(SHARD, new))
             elif _status(shard_id, row, 0).version > 0:  # one that cannot be read may hide a live lease
-                claims.append(_claim(row, owner_id, lease_ms, metadata))
+                former = row[_OWNER]
+                is_orphaned = former is not None and has_died(former)
+                claims.append(_claim(row, owner_id, lease_ms, metadata, is_orphaned=is_orphaned))
         batch = self._backend.write(claims, now=now)
         won = {
             claim.key[0]: 1 if claim.changes is None else claim.changes["shard_version"]
@@ -152,7 +171,7 @@ class LeaseStore:
         self._backend.write([writes.delete(WORKER, (worker_id,))])
 
 
-def _claim(row: Row, owner_id: str, lease_ms: int, metadata: str) -> Write:
+def _claim(row: Row, owner_id: str, lease_ms: int, metadata: str, *, is_orphaned: bool) -> Write:
     version = row[SHARD.places["shard_version"]]
     changes = {
         "shard_version": version + 1,
@@ -162,7 +181,8 @@ def _claim(row: Row, owner_id: str, lease_ms: int, metadata: str) -> Write:
         "shard_metadata": metadata,
     }
     is_same = Condition("shard_version", version)
-    return writes.update(SHARD, row[:1], changes, is_same, _IS_FREE, known=writes.known(SHARD, row))
+    conditions = (is_same,) if is_orphaned else (is_same, _IS_FREE)
+    return writes.update(SHARD, row[:1], changes, *conditions, known=writes.known(SHARD, row))
 
 
 def _held(alike: Alike, lease: Lease, *changes: Value) -> Write:

@@ -110,6 +110,17 @@ def test_of_a_batch_of_claims_each_is_won_or_lost_alone(store: Store) -> None:
     ]
 
 
+def test_a_lease_of_a_worker_that_has_died_is_in_nobodys_way(store: Store) -> None:
+    former, live = claim(store, 0, "dead"), claim(store, 1, "w1")
+
+    leases = store.leases.claim(
+        [0, 1], "w2", lease_seconds=10, metadata="{}", has_died=lambda worker: worker == "dead", now=NOW
+    )
+
+    assert leases == [Lease(0, former.version + 1, "w2", EXPIRY), None]
+    assert store.leases.renew([former, live], lease_seconds=10, now=NOW) == [None, live]
+
+
 def test_more_claims_than_any_request_holds(store: Store) -> None:
     taken = {shard_id: claim(store, shard_id, "w1") for shard_id in range(7, 120, 10)}
 
