@@ -25,6 +25,8 @@ LIFE_SECONDS = 162
 """Less than the template lets one have: a poller starts its successor after 92 s."""
 LEASE_SECONDS = 30
 FIRING_SECONDS = 150
+MARGIN = timedelta(seconds=LEASE_SECONDS / 2)
+"""What a busy machine may take. A hand-over that goes wrong waits for the lease; virtual time has the exact lags."""
 
 
 @pytest.fixture
@@ -88,16 +90,16 @@ def test_a_life_ends_starts_are_doubled_and_a_poller_is_killed(deployment: Deplo
         owner_after(third)
         replaced = datetime.now(UTC)
         receiver.wait_for_timers(len(timers), timeout_seconds=PATIENCE_SECONDS)
-        arrivals = {each.timer_id: each for each in reversed(receiver.arrivals)}
-        counts = receiver.counts()
+        arrivals = list(receiver.arrivals)
 
-    margin = timedelta(seconds=3)
-    late = {
-        at: each.lateness_seconds
-        for each in arrivals.values()
-        if (at := datetime.fromisoformat(each.body["executeAt"])) > begun
-    }
-    blind = {at: seconds for at, seconds in late.items() if killed - margin < at < replaced + margin}
-    assert max(seconds for at, seconds in late.items() if at not in blind) < 2
-    assert max(blind.values()) < (replaced - killed + margin).total_seconds()
-    assert sum(times > 1 for times in counts.values()) <= 3  # of the moment when it was killed
+    first_lag: dict[datetime, float] = {}
+    again: list[datetime] = []
+    for each in arrivals:
+        at = datetime.fromisoformat(each.body["executeAt"])
+        if at in first_lag:
+            again.append(at)
+        first_lag.setdefault(at, each.lateness_seconds)
+    blind = {at for at in first_lag if killed - MARGIN < at < replaced + MARGIN}
+    assert max(lag for at, lag in first_lag.items() if at > begun and at not in blind) < MARGIN.total_seconds()
+    assert max(first_lag[at] for at in blind) < (replaced - killed + MARGIN).total_seconds()
+    assert all(killed - MARGIN < at < killed + MARGIN for at in again)

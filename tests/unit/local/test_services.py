@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -46,22 +47,30 @@ def send_to_self(number: signal.Signals) -> Callable[[], None]:
     return lambda: os.kill(os.getpid(), number)
 
 
+@contextmanager
+def handled(number: signal.Signals, handler: signal.Handlers) -> Iterator[None]:
+    """Whatever the tests were started with: under nohup they ignore SIGHUP."""
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_stops_every_service_in_good_order(number: signal.Signals) -> None:
     first, second = Looping("first"), Looping("second", on_start=send_to_self(number))
-    assert run_services([first, second], stop_seconds=30) == 0
+    with handled(number, signal.SIG_DFL):
+        assert run_services([first, second], stop_seconds=30) == 0
     assert first.events == second.events == ["started", "stopped"]
 
 
 def test_a_process_that_outlives_its_terminal_goes_on() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
-    try:
-        first = Looping("first", on_start=send_to_self(signal.SIGHUP))
-        second = Looping("second", on_start=send_to_self(signal.SIGTERM))
+    first = Looping("first", on_start=send_to_self(signal.SIGHUP))
+    second = Looping("second", on_start=send_to_self(signal.SIGTERM))
+    with handled(signal.SIGHUP, signal.SIG_IGN):  # as nohup does
         assert run_services([first, second], stop_seconds=30) == 0
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_service_that_fails_stops_the_others(caplog: pytest.LogCaptureFixture) -> None:
