@@ -8,6 +8,7 @@ import selectors
 import time
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 import pycurl
@@ -146,6 +147,7 @@ def _selector_events(events: int) -> int:
     )
 
 
+@lru_cache(maxsize=64)
 def _action(mask: int) -> int:
     return (
         (pycurl.CSELECT_IN if mask & select.POLLIN else 0)

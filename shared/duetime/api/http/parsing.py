@@ -109,13 +109,14 @@ def validate(model: type[ModelT], found: RawObject) -> ModelT:
 
 def _joined(found: RawObject) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """The members of ``found``, with those of the objects in it, and the faults of all of them."""
-    objects = [(name, value) for name, value in found.members.items() if isinstance(value, RawObject)]
-    if not objects:
+    if not found.objects:
         return found.members, found.faults
     members, faults = dict(found.members), list(found.faults)
-    for name, value in objects:
-        members[name], inner = _joined(value)
-        faults += [(f"{name}.{path}", message) for path, message in inner]
+    for name in found.objects:
+        value = members[name]
+        if isinstance(value, RawObject):  # else it is given twice, which is a fault
+            members[name], inner = _joined(value)
+            faults += [(f"{name}.{path}", message) for path, message in inner]
     return members, faults
 
 

@@ -30,10 +30,14 @@ _MAX_SHOWN_NAME = 128
 
 
 class RawObject(NamedTuple):
-    """The members of a JSON object, and (name, message) for each that cannot be taken."""
+    """The members of a JSON object, and (name, message) for each that cannot be taken.
+
+    ``objects``: the names of the members that are a RawObject.
+    """
 
     members: dict[str, Any]
     faults: list[tuple[str, str]]
+    objects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +118,13 @@ def _read_members(text: str, start: int, shape: Shape, has_surrogates: bool) -> 
     members: dict[str, Any] = {}
     faults: list[tuple[str, str]] = []
     opaque, items, objects = shape.opaque, shape.items, shape.objects
+    found: tuple[str, ...] = ()
     end = start + 1
     match = _FIRST.match(text, end)
     while match is not None:
         name, index = match[1], match.end()
         if name is None:
-            return RawObject(members, faults), index
+            return RawObject(members, faults, found), index
         if "\\" in name:
             name = json.loads(f'"{name}"')
         if name in opaque:
@@ -129,6 +134,7 @@ def _read_members(text: str, start: int, shape: Shape, has_surrogates: bool) -> 
             value, end = _read_items(text, index, shape, has_surrogates)
         elif name in objects and text.startswith("{", index):
             value, end = _read_members(text, index, objects[name], has_surrogates)
+            found += (name,)
         else:
             value, end = _scan_plain(text, index)
         if has_surrogates and has_lone_surrogate(match[1]):

@@ -108,9 +108,8 @@ def _due(given: TimerFields, now: datetime, later: timedelta = timedelta()) -> _
     if (given.execute_at, given.delay, given.local_time).count(None) < 2:
         raise InvalidInput("executeAt", "must be the only one of executeAt, delay and localTime")
     if given.local_time is None:
-        for name, value in (("timeZone", given.time_zone), ("dst", given.dst)):
-            if value is not None:
-                raise InvalidInput(name, "requires localTime")
+        if given.time_zone is not None or given.dst is not None:
+            raise InvalidInput("dst" if given.time_zone is None else "timeZone", "requires localTime")
     else:
         if given.time_zone is None:
             raise InvalidInput("timeZone", "is required with localTime")
@@ -127,7 +126,11 @@ def given_content(body: CallbackFields, *, execute_at: datetime, **others: Any) 
     """Return the content of a timer that ``body`` and ``others`` describe. Raises as ``check_message``."""
     values = vars(body)
     given = {name: value for name in body.model_fields_set if name in _NULL and (value := values[name]) is not None}
-    content = TimerContent(**{**given, "execute_at": execute_at, **target_content(body), **others})
+    given["execute_at"] = execute_at
+    if body.target is not None:
+        given |= target_content(body)
+    given |= others
+    content = TimerContent(**given)
     check_message(content)
     return content
 

@@ -161,7 +161,7 @@ class Firing:
         return (
             self._flow.wants(key, monotonic)
             and self._has_record_room
-            and self._is_open(key[0], self._strategies.strategy_of(key[0]))
+            and _is_open(self._namespaces.get(key[0]), key[0], self._strategies.strategy_of(key[0]))
             and self._payloads.wants(key[0])
         )
 
@@ -203,14 +203,15 @@ class Firing:
             if has_record_room and delivery.skips_queue(shard, timer, page):
                 continue
             key = queue_key(timer)
-            if has_record_room and self._is_too_late(timer, now):
+            view = self._namespaces.get(key[0])
+            if has_record_room and _is_too_late(timer, view, now):
                 self._expire(self._in_flight.take(delivery, shard, timer, key, page, monotonic), now)
             elif (
                 has_record_room
                 and key not in refused
                 and shard.reading.may_take(key, page)
                 and self._flow.accepts(key, monotonic)
-                and self._is_open(key[0], delivery)
+                and _is_open(view, key[0], delivery)
                 and self._payloads.accepts(timer)
             ):
                 attempt = self._in_flight.take(delivery, shard, timer, key, page, monotonic)
@@ -229,17 +230,6 @@ class Firing:
         """Forget the timers of ``shard`` (None: of all) that wait. They stay due in the store."""
         for attempt in self._flow.remove(lambda waiting: shard is None or waiting.shard is shard):
             self._in_flight.settle(attempt)
-
-    def _is_open(self, namespace: str, delivery: Delivery) -> bool:
-        """False while a namespace's secret cannot be had: nothing is sent unsigned that should be signed."""
-        view = self._namespaces.get(namespace)
-        return view is not None and view.is_usable and delivery.has_room(namespace)
-
-    def _is_too_late(self, timer: Timer, now: datetime) -> bool:
-        if timer.state is TimerState.WAITING:
-            return False  # its attempt was made in time
-        view = self._namespaces.get(timer.namespace)
-        return timer.is_too_late(now) or (view is not None and view.is_usable and view.is_missed(timer))
 
     def _expire(self, attempt: Attempt, now: datetime) -> None:
         """It is too late to fire its timer."""
@@ -290,13 +280,12 @@ class Firing:
         shard, namespace = attempt.shard, attempt.timer.namespace
         attempt.lease = shard.lease
         is_held_up = self.recorder.is_held_up(shard.shard_id)
+        # Its namespace could be used as the timer was read; it may not be usable, or not be known, any more.
+        view = self._namespaces.get(namespace)
         if not shard.is_trusted(monotonic):
             self._in_flight.settle(attempt)
-        elif is_held_up or not self._is_too_late(attempt.timer, now):
-            view = self._namespaces.get(namespace)
-            # Its namespace could be used as the timer was read; it may not be usable, or not be known, any more.
-            is_open = view is not None and view.is_usable and attempt.delivery.has_room(namespace)
-            if is_open and not is_held_up:
+        elif is_held_up or not _is_too_late(attempt.timer, view, now):
+            if not is_held_up and _is_open(view, namespace, attempt.delivery):
                 return True
             self._in_flight.give_up(attempt)
         else:
@@ -395,3 +384,14 @@ class Firing:
             self._end(attempt, HostSignal.NEUTRAL)
             self._in_flight.settle(attempt)
             attempt.delivery.abandon(attempt)
+
+
+def _is_open(view: NamespaceView | None, namespace: str, delivery: Delivery) -> bool:
+    """False while a namespace's secret cannot be had: nothing is sent unsigned that should be signed."""
+    return view is not None and view.is_usable and delivery.has_room(namespace)
+
+
+def _is_too_late(timer: Timer, view: NamespaceView | None, now: datetime) -> bool:
+    if timer.state is TimerState.WAITING:
+        return False  # its attempt was made in time
+    return timer.is_too_late(now) or (view is not None and view.is_usable and view.is_missed(timer))

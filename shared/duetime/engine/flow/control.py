@@ -40,6 +40,8 @@ class FlowControl:
     ) -> None:
         """``give_up`` gets attempts that have waited too long, or whose host is out: they must be read again."""
         self._settings = settings
+        # Of one host, no namespace gets all: when it hangs for one of them, another still has a way in.
+        self._max_in_flight_per_queue = max(1, settings.max_in_flight_per_host * 3 // 4)
         self._random = random
         self._give_up = give_up
         self._queues: dict[QueueKey, HostQueue] = {}
@@ -87,11 +89,6 @@ class FlowControl:
     def open_breakers(self, monotonic: float) -> int:
         """May be called from any thread: the copy is made in one step."""
         return sum(queue.breaker.state(monotonic) is not BreakerState.CLOSED for queue in list(self._queues.values()))
-
-    @property
-    def _max_in_flight_per_queue(self) -> int:
-        # Of one host, no namespace gets all: when it hangs for one of them, another still has a way in.
-        return max(1, self._settings.max_in_flight_per_host * 3 // 4)
 
     def _begin_with(self, namespace: NamespaceQueue, initial_window: int) -> None:
         namespace.initial_window = initial_window

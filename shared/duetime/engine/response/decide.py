@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 from duetime.delivery.port import CallbackResult
@@ -178,9 +179,15 @@ def _fired(
         next_attempt_at=None,
         firing_id=timer.firing_id,
         fired_at=fired_at,
-        expires_at=now + timedelta(seconds=settings.fired_retention_seconds),
+        expires_at=_after(now, settings.fired_retention_seconds),
         attempt_log=attempt_log,
     )
+
+
+@lru_cache(maxsize=16)
+def _after(now: datetime, seconds: float) -> datetime:
+    """All of a batch ends at one time."""
+    return now + timedelta(seconds=seconds)
 
 
 def _rescheduled(timer: Timer, *, at: datetime, fired_at: datetime, firing_id: str, attempt_log: str) -> Outcome:
@@ -292,7 +299,7 @@ def _failed(
         firing_id=timer.firing_id,
         fired_at=timer.fired_at,
         failure=failure,
-        expires_at=now + timedelta(seconds=settings.failed_retention_seconds),
+        expires_at=_after(now, settings.failed_retention_seconds),
         attempt_log=attempt_log,
     )
 

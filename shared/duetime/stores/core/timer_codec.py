@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -310,8 +310,8 @@ def checked(timer: Timer) -> Timer:
     A store decodes its rows by types alone. The texts among them are spliced into requests and responses as they
     are, so a damaged one would go out as JSON that nobody can read.
     """
-    for name in _damaged(timer):
-        raise DamagedRow(f"{name} is damaged")
+    if damaged := _damaged(timer):
+        raise DamagedRow(f"{damaged[0]} is damaged")
     return timer
 
 
@@ -328,9 +328,10 @@ _CLEARED_IN_CONTENT = frozenset({"payload_json", "headers_json", "retry_policy_j
 _CLEARED: dict[str, Any] = {"firing_id": "", "attempts": 0}
 
 
-def _damaged(timer: Timer) -> Iterator[str]:
+def _damaged(timer: Timer) -> list[str]:
     """The names of the fields that are damaged."""
     content = timer.content
+    damaged: list[str] = []
     texts = (
         timer.namespace,
         timer.timer_id,
@@ -346,22 +347,23 @@ def _damaged(timer: Timer) -> Iterator[str]:
         *content.tags,
     )
     if not is_text("".join(filter(None, texts))):
-        yield "a text"
+        damaged.append("a text")
     if content.payload_json is not None and not is_json(content.payload_json):
-        yield "payload_json"
+        damaged.append("payload_json")
     if content.headers_json is not None and not are_headers(content.headers_json):
-        yield "headers_json"
+        damaged.append("headers_json")
     if content.retry_policy_json is not None and not is_policy(content.retry_policy_json):
-        yield "retry_policy_json"
+        damaged.append("retry_policy_json")
     if timer.attempts < 0:
-        yield "attempts"
+        damaged.append("attempts")
     if _FIRING_ID.fullmatch(timer.firing_id) is None:
-        yield "firing_id"
+        damaged.append("firing_id")
     if not 1 <= content.callback_timeout_seconds <= MAX_CALLBACK_TIMEOUT_SECONDS:
-        yield "callback_timeout_seconds"
+        damaged.append("callback_timeout_seconds")
     if content.expire_after_ms is not None and content.expire_after_ms < 1:
-        yield "expire_after_ms"
+        damaged.append("expire_after_ms")
     if timer.schedule is not None or timer.schedule_id is not None:
         is_whole = timer.schedule is not None and timer.is_schedule == (content.timing_json is not None)
         if not is_whole or timer.schedule_id is None:
-            yield "schedule"
+            damaged.append("schedule")
+    return damaged
