@@ -6,15 +6,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
+from typing import TypeVar
 
 import pytest
 
-from duetime.domain.times import parse_instant
+from duetime.domain.times import parse_instant, round_down
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.core.store import Store
 from duetime.testing.contract.builders import make_namespace, make_timer
-from duetime.testing.virtual_time import VirtualClock, run_virtually
+from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
 from tests.support.clock import NOW as START
 from tests.support.engine import at, make_poller, put, run
 from tests.support.logs import actions
@@ -22,6 +23,7 @@ from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.stores import memory_store
 from tests.support.timed_store import SkewedClock, TimedStore
 
+T = TypeVar("T")
 NUM_SHARDS = 16
 NAMESPACE = make_namespace("default", num_shards=NUM_SHARDS)
 SETTINGS = EngineSettings()
@@ -119,6 +121,36 @@ def test_a_clock_that_jumps_makes_nothing_early_or_late(
     check_all_on_time(world, ids)
     logged = actions(caplog)
     assert (logged["clock.parted"], logged["clock.differs"], logged["clock.agrees"]) == (2, 1, 1)
+
+
+class _SlowRenewals(InlineOffload):
+    def __init__(self, threads: int, name: str) -> None:
+        self._seconds = 0.3 if name == "duetime-leases" else 0.0
+
+    async def run(self, function: Callable[[], T]) -> T:
+        await asyncio.sleep(self._seconds)
+        return function()
+
+
+@pytest.mark.parametrize("after_seconds", [0.0, 0.2, 0.4, 0.6])
+def test_what_is_due_while_shards_are_not_trusted_waits_for_no_look(
+    store: Store, clock: VirtualClock, after_seconds: float
+) -> None:
+    own, sender = SkewedClock(clock, 0.0), ScriptedSender()
+    settings = EngineSettings(poll_interval_seconds=600.0)
+    poller = make_poller(store, sender, clock, settings=settings, own_clock=own, make_offload=_SlowRenewals)
+
+    async def script() -> None:
+        await asyncio.sleep(20)
+        own.ahead_seconds = 5.0
+        await asyncio.sleep(after_seconds)
+        timer = make_timer(NAMESPACE, "t", execute_at=round_down(clock.now()))
+        put(store, [timer], clock.now())
+        poller.notify([timer])
+        await asyncio.sleep(1)
+        assert sender.counts() == {"t": 1}
+
+    run(clock, poller, script)
 
 
 @pytest.mark.parametrize("ahead_seconds", SKEWS)

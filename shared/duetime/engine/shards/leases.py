@@ -64,6 +64,7 @@ class LeaseKeeper:
         self._clock = context.clock
         self._settings = context.settings
         self._stats = context.stats
+        self._wake = context.wake
         # Renewals have a thread of their own: however slow other calls are, they are never kept waiting.
         self._offload = context.threads.make(1, "duetime-leases")
         self._worker_id = worker_id
@@ -225,6 +226,8 @@ class LeaseKeeper:
                 self._unrenewed.append(shard)
             else:
                 shard.lease = replace(shard.lease, expires_at=lease.expires_at)
+                if not shard.is_trusted(self._clock.monotonic()):
+                    self._wake.set()  # what came due meanwhile was not read
                 shard.trusted_until = self._trust_after(sent)
         if self._unrenewed:
             log.warning(
