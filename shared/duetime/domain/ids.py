@@ -8,7 +8,7 @@ import re
 from datetime import datetime
 from typing import Final
 from urllib.parse import quote
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from duetime.domain.times import MAX_INSTANT, to_milliseconds
 
@@ -86,9 +86,8 @@ def is_schedule(timer_id: str) -> bool:
 
 def occurrence_firing_id(namespace: str, schedule_id: str, scheduled_at: datetime) -> str:
     """Return the same for an occurrence however often, and by whichever timer, it is sent."""
-    # The UUID version 5 in the namespace of the schedule's ``timer_uuid``, without making a UUID of that.
-    name = timer_uuid_bytes(namespace, schedule_timer_id(schedule_id)) + str(to_milliseconds(scheduled_at)).encode()
-    return str(UUID(bytes=hashlib.sha1(name, usedforsecurity=False).digest()[:16], version=5))
+    schedule = timer_uuid(namespace, schedule_timer_id(schedule_id))
+    return str(uuid5(schedule, str(to_milliseconds(scheduled_at))))
 
 
 _ESCALATION = re.compile(r"escalation:([0-9a-f]{8}):[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

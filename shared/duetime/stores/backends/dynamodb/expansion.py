@@ -78,7 +78,7 @@ class _Prepared:
         self._ends_large = bool(layout.large) and layout.entity.expires in alike.changed
 
     def is_all(self, write: Write) -> bool:
-        """Whether no large field ends with the row."""
+        """Whether ``update`` is all there is to write: no large value of its own item ends with the row."""
         if not self._ends_large:
             return True
         large = DAMAGED if write.known is None else write.known().get(self._layout.large, DAMAGED)
