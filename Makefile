@@ -25,6 +25,10 @@ ALLOW_NO_BYTECODE ?=
 BUILD_PYTHON ?= $(firstword $(wildcard $(CURDIR)/.venv-sam/bin/python $(CURDIR)/$(BIN)/python) $(PYTHON))
 export RUNTIME ARCH BUILD_FOR RUNTIME_PYTHON ALLOW_NO_BYTECODE
 export SAM_CLI_TELEMETRY := 0
+# SAM and boto3 read this one alone, the AWS CLI AWS_REGION first.
+ifdef AWS_REGION
+export AWS_DEFAULT_REGION := $(AWS_REGION)
+endif
 # Tests start a hundred processes: without bytecode on disk each of them would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 

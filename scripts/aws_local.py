@@ -192,6 +192,7 @@ _READY = """
 The timers API:  {url}
 DynamoDB and the rest of AWS:  {endpoint}  (key and secret: test, region {region})
 The schedule starts a poller within a minute. `.venv/bin/duetime listen --port 9999` prints callbacks.
+curl and browsers know that name; for the command and the client put `127.0.0.1 {name}` into /etc/hosts.
 
   call() {{ curl -sS -H 'authorization: Bearer {key}' \\
       -H 'content-type: application/json' "$@"; }}
@@ -210,7 +211,9 @@ def main() -> int:
         with running_ministack(checks_permissions=True) as endpoint_url:
             deployment = deploy(built, endpoint_url)
             key = first_key(deployment)
-            print(_READY.format(url=deployment.api_url, endpoint=endpoint_url, region=REGION, key=key), flush=True)
+            name = deployment.host.partition(":")[0]
+            ready = _READY.format(url=deployment.api_url, name=name, endpoint=endpoint_url, region=REGION, key=key)
+            print(ready, flush=True)
             signal.pause()
     except KeyboardInterrupt:
         pass

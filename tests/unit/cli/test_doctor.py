@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+import boto3
 import pytest
 from botocore.exceptions import ClientError
 
@@ -172,6 +173,15 @@ def test_a_stack_with_which_nothing_is_wrong(doctor: Doctor) -> None:
     assert doctor() == (0, "nothing is wrong with s\n")
     code, out = doctor({}, "--json")
     assert (code, json.loads(out)) == (0, {"stack": "s", "findings": []})
+
+
+def test_the_region_is_that_of_the_aws_cli(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+
+    doctor()
+
+    assert boto3.session.Session().region_name == "eu-north-1"
 
 
 @pytest.mark.parametrize(
