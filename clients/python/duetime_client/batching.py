@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 from duetime_client.bodies import call_body, new_id, timer_body
@@ -40,8 +41,8 @@ def encoded_timers(timers: Iterable[NewTimer | RawJson]) -> list[Encoded]:
     def encode(timer: NewTimer | RawJson) -> Encoded:
         if isinstance(timer, RawJson):
             return _raw(timer, "id")
-        timer_id = new_id() if timer.id is None else timer.id
-        return timer_id, json_bytes(timer_body(timer, id=timer_id))
+        timer = timer if timer.id is not None else replace(timer, id=new_id())
+        return timer.id, json_bytes(timer_body(timer))
 
     return _encoded("timers", timers, encode)
 

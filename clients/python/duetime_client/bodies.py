@@ -14,7 +14,7 @@ from duetime_client.call_models import Method, NewServiceCall
 from duetime_client.decoding import json_name
 from duetime_client.errors import InvalidArgument
 from duetime_client.models import NewTimer
-from duetime_client.schedule_models import NewSchedule, ScheduleChange
+from duetime_client.schedule_models import NewSchedule
 from duetime_client.values import (
     Encoder,
     RetryPolicy,
@@ -118,7 +118,7 @@ def body(table: Table, **given: Any) -> dict[str, Any]:
 
 
 def patch(table: Table, **given: Any) -> dict[str, Any]:
-    """None clears; UNSET stays as it is."""
+    """None clears; UNSET, and what is not given, stays as it is."""
     return members(table, given)
 
 
@@ -136,18 +136,14 @@ def new_id() -> str:
     return str(uuid7())
 
 
-def timer_body(timer: NewTimer, *, id: str | None) -> dict[str, Any]:  # noqa: A002
+def timer_body(timer: NewTimer) -> dict[str, Any]:
     if [timer.execute_at, timer.delay, timer.local_time].count(None) != 2:
         raise InvalidArgument("give one of execute_at, delay and local_time")
-    return body(TIMER, **_given(timer) | {"id": id})
+    return body(TIMER, **_given(timer))
 
 
 def schedule_body(schedule: NewSchedule, *, id: str | None) -> dict[str, Any]:  # noqa: A002
     return body(SCHEDULE, **_given(schedule) | {"id": id})
-
-
-def schedule_patch(change: ScheduleChange) -> dict[str, Any]:
-    return patch(SCHEDULE, **{each.name: getattr(change, each.name) for each in fields(change)})
 
 
 def call_body(call: NewServiceCall) -> dict[str, Any]:

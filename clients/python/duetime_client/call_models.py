@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict
 
 from duetime_client.decoding import OpenEnum
 from duetime_client.models import Failure, TimerState
@@ -160,12 +160,35 @@ class NewServiceCall:
     body: Any = field(default=None, repr=False)
     due_at: datetime | None = None
     delay: timedelta | None = None
-    tags: tuple[str, ...] | list[str] = ()
+    tags: tuple[str, ...] | list[str] | None = None
     starred: bool = False
     idempotency_key: str | None = None
     timeout: timedelta | None = field(default=None, metadata={"json": "timeoutSeconds", "unit": _SECONDS})
     retry_policy: RetryPolicy | None = None
     correlation_id: str | None = None
+
+
+class CallChange(TypedDict, total=False):
+    """What is to be changed of a service call, as arguments: what is not given stays, None clears."""
+
+    url: str | None
+    target: Target | None
+    method: Method | str | None
+    headers: Mapping[str, str] | None
+    body: Any
+    due_at: datetime | None
+    delay: timedelta | None
+    tags: tuple[str, ...] | list[str] | None
+    starred: bool
+
+
+class CallArguments(CallChange, total=False):
+    """``NewServiceCall``, as arguments of methods; but for its name."""
+
+    idempotency_key: str | None
+    timeout: timedelta | None
+    retry_policy: RetryPolicy | None
+    correlation_id: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

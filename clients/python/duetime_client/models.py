@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypedDict, TypeVar
 
 from duetime_client.decoding import OpenEnum
 from duetime_client.errors import DuetimeError
@@ -98,15 +98,57 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timer:
+class Callback:
+    """What timers and schedules have alike."""
+
+    id: str
+    namespace: str
+    callback_url: str | None
+    target: Target | None
+    expire_after: timedelta | None
+    correlation_id: str | None
+    tags: tuple[str, ...]
+    headers: Mapping[str, str] | None = field(repr=False)
+    payload: Any = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewCallback:
+    """What a new timer or schedule sends. One of ``callback_url`` and ``target`` is needed."""
+
+    callback_url: str | None = None
+    target: Target | None = None
+    payload: Any = field(default=None, repr=False)
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+    retry_policy: RetryPolicy | None = None
+    timeout: timedelta | None = field(default=None, metadata={"json": "timeoutSeconds", "unit": _SECONDS})
+    expire_after: timedelta | None = None
+    correlation_id: str | None = None
+    tags: tuple[str, ...] | list[str] | None = None
+
+
+class CallbackArguments(TypedDict, total=False):
+    """``NewCallback``, as arguments of methods."""
+
+    callback_url: str | None
+    target: Target | None
+    payload: Any
+    headers: Mapping[str, str] | None
+    retry_policy: RetryPolicy | None
+    timeout: timedelta | None
+    expire_after: timedelta | None
+    correlation_id: str | None
+    tags: tuple[str, ...] | list[str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timer(Callback):
     """``execute_at`` is what was asked for, ``next_attempt_at`` when it fires next: None when it has finished.
 
     ``local_time``, in ``time_zone``, is what ``execute_at`` was computed from; None: it was asked for itself.
     ``attempts`` counts those of the present firing.
     """
 
-    id: str
-    namespace: str
     state: TimerState
     revision: int
     attempts: int
@@ -118,39 +160,32 @@ class Timer:
     created_at: datetime
     updated_at: datetime
     failure: Failure | None
-    callback_url: str | None
-    target: Target | None
     timeout: timedelta = field(metadata={"json": "timeoutSeconds", "unit": _SECONDS})
-    expire_after: timedelta | None
-    correlation_id: str | None
-    tags: tuple[str, ...]
-    headers: Mapping[str, str] | None = field(repr=False)
     retry_policy: RetryPolicy
-    payload: Any = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewTimer:
+class NewTimer(NewCallback):
     """A timer to create. One of ``execute_at``, ``delay`` and ``local_time`` is needed; without ``id`` the client
-    makes a UUIDv7. ``local_time`` is like "2027-03-28T09:00", by the clocks of ``time_zone``. One of ``callback_url``
-    and ``target`` is needed.
+    makes a UUIDv7. ``local_time`` is like "2027-03-28T09:00", by the clocks of ``time_zone``.
     """
 
-    callback_url: str | None = None
-    target: Target | None = None
     execute_at: datetime | None = None
     delay: timedelta | None = None
     local_time: str | None = None
     time_zone: str | None = None
     dst: Dst | str | None = None
     id: str | None = None
-    payload: Any = field(default=None, repr=False)
-    headers: Mapping[str, str] | None = field(default=None, repr=False)
-    retry_policy: RetryPolicy | None = None
-    timeout: timedelta | None = field(default=None, metadata={"json": "timeoutSeconds", "unit": _SECONDS})
-    expire_after: timedelta | None = None
-    correlation_id: str | None = None
-    tags: tuple[str, ...] | list[str] = ()
+
+
+class TimerArguments(CallbackArguments, total=False):
+    """``NewTimer``, as arguments of methods."""
+
+    execute_at: datetime | None
+    delay: timedelta | None
+    local_time: str | None
+    time_zone: str | None
+    dst: Dst | str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

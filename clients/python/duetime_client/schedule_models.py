@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
 from duetime_client.call_models import CallRequest, NewServiceCall
 from duetime_client.decoding import OpenEnum
-from duetime_client.models import Dst, Failure, Occurrence
-from duetime_client.values import UNSET, RetryPolicy, Target, Unset
+from duetime_client.models import Callback, CallbackArguments, Dst, Failure, NewCallback, Occurrence
+from duetime_client.values import RetryPolicy
 
 _SECONDS = timedelta(seconds=1)
 
@@ -93,15 +91,13 @@ class Calendar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewSchedule:
+class NewSchedule(NewCallback):
     """A schedule to create. One of ``cron``, ``every`` and ``rrule`` is needed, or several.
 
     It sends callbacks to ``callback_url`` or to a ``target``, or else submits a ``service_call`` each time, which has
     no due time and no idempotency key of its own.
     """
 
-    callback_url: str | None = None
-    target: Target | None = None
     service_call: NewServiceCall | None = None
     cron: tuple[str, ...] | list[str] = ()
     every: timedelta | None = None
@@ -122,47 +118,30 @@ class NewSchedule:
     max_firings: int | None = None
     pause_after: int | None = None
     paused: bool | None = None
-    payload: Any = field(default=None, repr=False)
-    headers: Mapping[str, str] | None = field(default=None, repr=False)
-    retry_policy: RetryPolicy | None = None
-    timeout: timedelta | None = field(default=None, metadata={"json": "timeoutSeconds", "unit": _SECONDS})
-    expire_after: timedelta | None = None
-    correlation_id: str | None = None
-    tags: tuple[str, ...] | list[str] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleChange:
-    """What is to be changed of a schedule: what is not given stays, None clears."""
+class ScheduleChange(CallbackArguments, total=False):
+    """What is to be changed of a schedule, as arguments: what is not given stays, None clears."""
 
-    callback_url: str | Unset = UNSET
-    target: Target | Unset = UNSET
-    service_call: NewServiceCall | Unset = UNSET
-    cron: tuple[str, ...] | list[str] | Unset | None = UNSET
-    every: timedelta | Unset | None = UNSET
-    rrule: tuple[str, ...] | list[str] | Unset | None = UNSET
-    time_zone: str | Unset | None = UNSET
-    anchor: datetime | Unset | None = UNSET
-    dst: Dst | str | Unset | None = UNSET
-    start_at: datetime | Unset | None = UNSET
-    end_at: datetime | Unset | None = UNSET
-    exclude: tuple[str, ...] | list[str] | Unset | None = UNSET
-    calendar: str | Unset | None = UNSET
-    day_off: DayOff | str | Unset | None = UNSET
-    jitter: timedelta | Unset | None = UNSET
-    window: timedelta | Unset | None = UNSET
-    misfire: ScheduleMisfire | str | Unset | None = UNSET
-    catch_up: timedelta | Unset | None = UNSET
-    overlap: Overlap | str | Unset | None = UNSET
-    max_firings: int | Unset | None = UNSET
-    pause_after: int | Unset | None = UNSET
-    payload: Any = field(default=UNSET, repr=False)
-    headers: Mapping[str, str] | Unset | None = field(default=UNSET, repr=False)
-    retry_policy: RetryPolicy | Unset | None = UNSET
-    timeout: timedelta | Unset | None = UNSET
-    expire_after: timedelta | Unset | None = UNSET
-    correlation_id: str | Unset | None = UNSET
-    tags: tuple[str, ...] | list[str] | Unset | None = UNSET
+    service_call: NewServiceCall
+    cron: tuple[str, ...] | list[str] | None
+    every: timedelta | None
+    rrule: tuple[str, ...] | list[str] | None
+    time_zone: str | None
+    anchor: datetime | None
+    dst: Dst | str | None
+    start_at: datetime | None
+    end_at: datetime | None
+    exclude: tuple[str, ...] | list[str] | None
+    calendar: str | None
+    day_off: DayOff | str | None
+    jitter: timedelta | None
+    window: timedelta | None
+    misfire: ScheduleMisfire | str | None
+    catch_up: timedelta | None
+    overlap: Overlap | str | None
+    max_firings: int | None
+    pause_after: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,14 +158,12 @@ class ScheduledCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class Schedule(Callback):
     """``number`` is that of the next occurrence. ``revision`` counts changes, and occurrences too.
 
     With ``service_call`` there is no ``callback_url``, ``target``, ``timeout`` and ``retry_policy``.
     """
 
-    id: str
-    namespace: str
     state: ScheduleState
     revision: int
     next_scheduled_at: datetime | None
@@ -220,15 +197,8 @@ class Schedule:
     max_firings: int | None
     pause_after: int | None
     service_call: ScheduledCall | None
-    callback_url: str | None
-    target: Target | None
     timeout: timedelta | None = field(metadata={"json": "timeoutSeconds", "unit": _SECONDS})
-    expire_after: timedelta | None
-    correlation_id: str | None
-    tags: tuple[str, ...]
-    headers: Mapping[str, str] | None = field(repr=False)
     retry_policy: RetryPolicy | None
-    payload: Any = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

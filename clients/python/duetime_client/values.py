@@ -169,8 +169,10 @@ def policy(name: str, value: Any) -> dict[str, Any]:
 def members(encoders: Mapping[str, tuple[str, Encoder]], given: Mapping[str, Any]) -> dict[str, Any]:
     """The members of a body. ``encoders`` has the API's name and the encoder for each argument in ``given``.
 
-    What is UNSET is left out; None becomes null.
+    What is UNSET is left out; None becomes null. Raises ``TypeError`` for an argument that is not in ``encoders``.
     """
+    if unknown := given.keys() - encoders.keys():
+        raise TypeError(f"unexpected argument {min(unknown)!r}")
     return {
         encoders[name][0]: None if value is None else encoders[name][1](name, value)
         for name, value in given.items()

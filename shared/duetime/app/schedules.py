@@ -49,6 +49,11 @@ from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutS
 _TRIES = 5
 _MAX_AT_ONCE = 100
 """Each trigger has a millisecond of its own."""
+_OF_CALLBACKS = (
+    *("callback_url", "payload_json", "headers_json", "retry_policy_json"),
+    *("callback_timeout_seconds", "correlation_id"),
+)
+"""The content that a schedule with a service call does not have."""
 MAX_TIMING_BYTES = 4096
 """It is stored with each occurrence that is recorded, on databases that write whole rows."""
 
@@ -366,7 +371,7 @@ def _replaced(timer: Timer, asked: NewSchedule, times: Callable[[], Occurrences]
 
 def _check_target(timer: Timer, content: Mapping[str, Any]) -> None:
     """Check that a change of ``content`` leaves a schedule with what it does: a callback or a service call."""
-    if not content.keys() - {"tags", "expire_after_ms"}:
+    if content.keys().isdisjoint(_OF_CALLBACKS):
         return
     is_of_call = content.get("callback_url") == SERVICE_CALLS
     if timer.submits_call and not is_of_call:

@@ -7,6 +7,12 @@ import { headerTable, textBox } from "./messages.js";
 import { when } from "./times.js";
 import { code, copier, link, place, retryWords, section, tags } from "./ui.js";
 
+/** What timers and schedules have, whatever they do. */
+export const LABELS = [
+  { name: "tags", label: "Tags", type: "textarea", rows: 2, hint: "one to a line", read: lines, write: writeLines, show: tags },
+  { name: "expireAfter", label: "Expires after", hint: "how late it may fire, such as 10m; no limit when empty" },
+];
+
 /**
  * What timers and schedules send, and how. In any list: `name` is the API's; `read(form, name)` is what was written, as
  * the API wants it; `write(value, json)` puts a value into the field; `show(value)` is what a detail says, or null for
@@ -34,10 +40,9 @@ export const CALLBACK = [
     write: writeHeaders,
     show: null,
   },
-  { name: "tags", label: "Tags", type: "textarea", rows: 2, hint: "one to a line", read: lines, write: writeLines, show: tags },
   { name: "correlationId", label: "Correlation id", show: (id) => [code(id), copier(id, "correlation id")] },
   { name: "timeoutSeconds", label: "Timeout", inputmode: "numeric", hint: "in seconds, 1 to 900; 30 when empty", read: number, show: (seconds) => `${seconds} s` },
-  { name: "expireAfter", label: "Expires after", hint: "how late it may fire, such as 10m; no limit when empty" },
+  ...LABELS,
 ];
 
 export function writeHeaders(given) {

@@ -3,7 +3,7 @@
 import { paths, request } from "./api.js";
 import { moreFields, readCall, requestFields } from "./call-form.js";
 import { h } from "./dom.js";
-import { CALLBACK, destination, isGiven, listedFields, readListed } from "./field-lists.js";
+import { CALLBACK, LABELS, destination, isGiven, listedFields, readListed } from "./field-lists.js";
 import * as forms from "./forms.js";
 import { rawMember, withRaw } from "./json.js";
 import { MORE_TIMING, POLICY, TIMING } from "./schedule-fields.js";
@@ -12,8 +12,6 @@ import { loading, place, problemView, toast } from "./ui.js";
 
 const { field } = forms;
 const WITHIN = "serviceCall.";
-/** What a schedule has whatever it does. */
-const LABELS = CALLBACK.filter(({ name }) => name === "tags" || name === "expireAfter");
 
 export function createSchedule(page, { namespace }) {
   const ids = forms.keysFor();

@@ -121,12 +121,12 @@ USES: dict[str, Use] = {
         d.schedules.update(
             has["namespace"],
             has["schedule_id"],
-            names.ScheduleChange(**{name: value for name, value in SCHEDULE.items() if name != "paused"}),
             if_revision=1,
+            **{name: value for name, value in SCHEDULE.items() if name != "paused"},
         ),
-        d.schedules.update(has["namespace"], has["schedule_id"], names.ScheduleChange(**ON_TARGET)),
+        d.schedules.update(has["namespace"], has["schedule_id"], **ON_TARGET),
         d.schedules.create(has["namespace"], NewSchedule(every=HOUR, service_call=SUBMITTED), schedule_id="calls"),
-        d.schedules.update(has["namespace"], "calls", names.ScheduleChange(service_call=SUBMITTED)),
+        d.schedules.update(has["namespace"], "calls", service_call=SUBMITTED),
     ],
     "getSchedule": lambda d, has: d.schedules.get(has["namespace"], has["schedule_id"]),
     "listSchedules": lambda d, has: list(

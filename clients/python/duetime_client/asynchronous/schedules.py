@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
+from typing import Unpack
 
 from duetime_client import bodies
 from duetime_client.asynchronous.transport import AsyncTransport
@@ -59,15 +60,15 @@ class AsyncSchedules:
         return await self._transport.send(request)
 
     async def update(
-        self, namespace: str, schedule_id: str, change: ScheduleChange, *, if_revision: int | None = None
+        self, namespace: str, schedule_id: str, *, if_revision: int | None = None, **change: Unpack[ScheduleChange]
     ) -> Schedule:
-        """Change what is given. With other times the next occurrence is the first after now; else it stays."""
+        """Change what is given; None clears. With other times the next occurrence is the first after now."""
         request = changing(
             "patchSchedule",
             "PATCH",
             _path(namespace, schedule_id),
             Schedule,
-            bodies.schedule_patch(change),
+            bodies.patch(bodies.SCHEDULE, **change),
             if_revision=if_revision,
             content_type=MERGE_PATCH,
         )

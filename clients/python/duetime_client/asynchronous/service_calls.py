@@ -5,17 +5,25 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Unpack
 
 from duetime_client import bodies
 from duetime_client.asynchronous.batches import AsyncBatches
 from duetime_client.asynchronous.transport import AsyncTransport
 from duetime_client.batching import encoded_calls, encoded_refs
-from duetime_client.call_models import CallEvent, CallStatus, Execution, Method, NewServiceCall, ServiceCall
+from duetime_client.call_models import (
+    CallArguments,
+    CallChange,
+    CallEvent,
+    CallStatus,
+    Execution,
+    NewServiceCall,
+    ServiceCall,
+)
 from duetime_client.following import EventPage, Following
 from duetime_client.models import ItemResult
 from duetime_client.requests import MERGE_PATCH, changing, reading, removing, segment
-from duetime_client.values import UNSET, RawJson, RetryPolicy, Target, Unset
+from duetime_client.values import UNSET, RawJson, Unset
 
 
 class AsyncServiceCalls:
@@ -26,26 +34,9 @@ class AsyncServiceCalls:
         self._path = f"{tenant_path}/service-calls"
         self._batches = AsyncBatches(transport)
 
-    async def submit(
-        self,
-        *,
-        name: str,
-        url: str | None = None,
-        target: Target | None = None,
-        method: Method | str | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: Any = None,
-        due_at: datetime | None = None,
-        delay: timedelta | None = None,
-        tags: Sequence[str] = (),
-        starred: bool = False,
-        idempotency_key: str | None = None,
-        timeout: timedelta | None = None,
-        retry_policy: RetryPolicy | None = None,
-        correlation_id: str | None = None,
-    ) -> ServiceCall:
+    async def submit(self, *, name: str, **call: Unpack[CallArguments]) -> ServiceCall:
         """A new call, due now unless ``due_at`` or ``delay`` says otherwise; or the one that was submitted before
-        with this idempotency key and content.
+        with this idempotency key and content. Its fields are those of ``NewServiceCall``.
 
         One of ``url`` and ``target`` is needed. The ``method`` is GET when it is omitted; a target has none and
         takes a ``body`` that is an object. A ``body`` that is a text is sent as this text, anything else as JSON.
@@ -53,29 +44,13 @@ class AsyncServiceCalls:
         Without ``idempotency_key`` the client makes one, so that a request whose answer was lost can be repeated.
         Raises ``Conflict`` when other content was submitted with this key.
         """
-        call = NewServiceCall(
-            name=name,
-            url=url,
-            target=target,
-            method=method,
-            headers=headers,
-            body=body,
-            due_at=due_at,
-            delay=delay,
-            tags=tuple(tags),
-            starred=starred,
-            idempotency_key=idempotency_key,
-            timeout=timeout,
-            retry_policy=retry_policy,
-            correlation_id=correlation_id,
-        )
         return await self._transport.send(
             changing(
                 "submitServiceCall",
                 "POST",
                 self._path,
                 ServiceCall,
-                bodies.call_body(call),
+                bodies.call_body(NewServiceCall(name=name, **call)),
                 has_own_key=True,
             )
         )
@@ -148,24 +123,18 @@ class AsyncServiceCalls:
         call_id: str,
         *,
         name: str | Unset = UNSET,
-        tags: Sequence[str] | Unset | None = UNSET,
-        starred: bool | Unset = UNSET,
-        due_at: datetime | Unset = UNSET,
-        delay: timedelta | Unset = UNSET,
-        method: Method | str | Unset = UNSET,
-        url: str | Unset = UNSET,
-        target: Target | Unset = UNSET,
-        headers: Mapping[str, str] | Unset | None = UNSET,
-        body: Any = UNSET,
         if_revision: int | None = None,
+        **change: Unpack[CallChange],
     ) -> ServiceCall:
-        """Change what is given and keep the rest; None clears. All but the first three only while
+        """Change what is given and keep the rest; None clears. All but ``name``, ``tags`` and ``starred`` only while
         nothing of it is in flight: for its due time, or between two attempts.
 
         With ``if_revision`` only if it still has this one, else ``PreconditionFailed``.
         """
-        members = bodies.patch(bodies.CALL, name=name, tags=tags, starred=starred, due_at=due_at, delay=delay)
-        request = bodies.patch(bodies.CALL_REQUEST, method=method, url=url, target=target, headers=headers, body=body)
+        of_request = {each: value for each, value in change.items() if each in bodies.CALL_REQUEST}
+        others = {each: value for each, value in change.items() if each not in of_request}
+        members = bodies.patch(bodies.CALL, name=name, **others)
+        request = bodies.patch(bodies.CALL_REQUEST, **of_request)
         return await self._transport.send(
             changing(
                 "patchServiceCall",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Unpack
 
 from duetime_client import bodies
 from duetime_client.asynchronous.batches import AsyncBatches
@@ -14,13 +14,13 @@ from duetime_client.models import (
     Answered,
     Attempt,
     Deleted,
-    Dst,
     FailureReason,
     ItemResult,
     MovedTimers,
     NewTimer,
     Redriven,
     Timer,
+    TimerArguments,
     TimerState,
 )
 from duetime_client.requests import (
@@ -34,7 +34,7 @@ from duetime_client.requests import (
     revision_header,
     segment,
 )
-from duetime_client.values import UNSET, RawJson, RetryPolicy, Target, Unset, texts
+from duetime_client.values import RawJson
 
 
 class AsyncTimers:
@@ -46,101 +46,37 @@ class AsyncTimers:
         self._path = f"{self._namespace_path}/timers"
         self._batches = AsyncBatches(transport)
 
-    async def create(
-        self,
-        *,
-        callback_url: str | None = None,
-        target: Target | None = None,
-        execute_at: datetime | None = None,
-        delay: timedelta | None = None,
-        local_time: str | None = None,
-        time_zone: str | None = None,
-        dst: Dst | str | None = None,
-        timer_id: str | None = None,
-        payload: Any = None,
-        headers: Mapping[str, str] | None = None,
-        retry_policy: RetryPolicy | None = None,
-        timeout: timedelta | None = None,
-        expire_after: timedelta | None = None,
-        correlation_id: str | None = None,
-        tags: Sequence[str] = (),
-    ) -> Timer:
-        """A new timer, or the one that exists with the same id and content. One of ``callback_url`` and ``target`` is
-        needed.
+    async def create(self, *, timer_id: str | None = None, **timer: Unpack[TimerArguments]) -> Timer:
+        """A new timer, or the one that exists with the same id and content: its fields are those of ``NewTimer``.
 
-        ``local_time`` is like "2027-03-28T09:00", by the clocks of ``time_zone``. One that does not exist there fires
-        at the first instant after the gap; with ``dst`` "skip" it is refused.
+        A ``local_time`` that does not exist fires at the first instant after the gap; with ``dst`` "skip" it is
+        refused.
 
         Without ``timer_id`` the client makes one, so that a request whose answer was lost can be repeated. Raises
         ``Conflict`` when a timer with this id and other content exists.
         """
-        timer = NewTimer(
-            callback_url=callback_url,
-            target=target,
-            execute_at=execute_at,
-            delay=delay,
-            local_time=local_time,
-            time_zone=time_zone,
-            dst=dst,
-            payload=payload,
-            headers=headers,
-            retry_policy=retry_policy,
-            timeout=timeout,
-            expire_after=expire_after,
-            correlation_id=correlation_id,
-            tags=tuple(texts("tags", tags)),
-        )
-        body = bodies.timer_body(timer, id=bodies.new_id() if timer_id is None else timer_id)
+        body = bodies.timer_body(NewTimer(**timer, id=bodies.new_id() if timer_id is None else timer_id))
         return await self._transport.send(changing("createTimer", "POST", self._path, Timer, body))
 
     async def put(
         self,
         timer_id: str,
         *,
-        callback_url: str | None = None,
-        target: Target | None = None,
-        execute_at: datetime | None = None,
-        delay: timedelta | None = None,
-        local_time: str | None = None,
-        time_zone: str | None = None,
-        dst: Dst | str | None = None,
-        payload: Any = None,
-        headers: Mapping[str, str] | None = None,
-        retry_policy: RetryPolicy | None = None,
-        timeout: timedelta | None = None,
-        expire_after: timedelta | None = None,
-        correlation_id: str | None = None,
-        tags: Sequence[str] = (),
         if_revision: int | None = None,
         if_absent: bool = False,
+        **timer: Unpack[TimerArguments],
     ) -> Timer:
         """Create or replace a timer, even after it fired.
 
         With ``if_revision`` only if it still has this one, with ``if_absent`` only if there is none; else
         ``PreconditionFailed``. The same content with the same ``execute_at`` as before changes nothing, in any state.
         """
-        timer = NewTimer(
-            callback_url=callback_url,
-            target=target,
-            execute_at=execute_at,
-            delay=delay,
-            local_time=local_time,
-            time_zone=time_zone,
-            dst=dst,
-            payload=payload,
-            headers=headers,
-            retry_policy=retry_policy,
-            timeout=timeout,
-            expire_after=expire_after,
-            correlation_id=correlation_id,
-            tags=tuple(texts("tags", tags)),
-        )
         request = changing(
             "putTimer",
             "PUT",
             self._of(timer_id),
             Timer,
-            bodies.timer_body(timer, id=None),
+            bodies.timer_body(NewTimer(**timer, id=None)),
             if_revision=if_revision,
             headers={"if-none-match": "*"} if if_absent else None,
         )
@@ -187,52 +123,18 @@ class AsyncTimers:
         return await self._transport.send(reading("getTimer", self._of(timer_id), Timer))
 
     async def update(
-        self,
-        timer_id: str,
-        *,
-        execute_at: datetime | Unset = UNSET,
-        delay: timedelta | Unset = UNSET,
-        local_time: str | Unset = UNSET,
-        time_zone: str | Unset = UNSET,
-        dst: Dst | str | Unset = UNSET,
-        callback_url: str | Unset = UNSET,
-        target: Target | Unset = UNSET,
-        payload: Any = UNSET,
-        headers: Mapping[str, str] | Unset | None = UNSET,
-        retry_policy: RetryPolicy | Unset | None = UNSET,
-        timeout: timedelta | Unset | None = UNSET,
-        expire_after: timedelta | Unset | None = UNSET,
-        correlation_id: str | Unset | None = UNSET,
-        tags: Sequence[str] | Unset | None = UNSET,
-        if_revision: int | None = None,
+        self, timer_id: str, *, if_revision: int | None = None, **change: Unpack[TimerArguments]
     ) -> Timer:
         """Change what is given of a timer that has not finished, and keep the rest; None clears.
 
         With ``if_revision`` only if it still has this one, else ``PreconditionFailed``.
         """
-        body = bodies.patch(
-            bodies.TIMER,
-            execute_at=execute_at,
-            delay=delay,
-            local_time=local_time,
-            time_zone=time_zone,
-            dst=dst,
-            callback_url=callback_url,
-            target=target,
-            payload=payload,
-            headers=headers,
-            retry_policy=retry_policy,
-            timeout=timeout,
-            expire_after=expire_after,
-            correlation_id=correlation_id,
-            tags=tags,
-        )
         request = changing(
             "patchTimer",
             "PATCH",
             self._of(timer_id),
             Timer,
-            body,
+            bodies.patch(bodies.TIMER, **change),
             if_revision=if_revision,
             content_type=MERGE_PATCH,
         )

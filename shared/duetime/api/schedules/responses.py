@@ -6,24 +6,22 @@ from collections.abc import Callable
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Annotated
 
-from msgspec import Meta, Raw
+from msgspec import Meta
 
 from duetime.api.http.responses import (
+    NULL,
     FailureResponse,
     Instant,
     Page,
     ResponseModel,
     RetryPolicyResponse,
-    TargetResponse,
     TimerRetryPolicyResponse,
     failure_response,
-    raw,
     retry_policy_response,
-    shown_destination,
     timer_retry_policy_response,
 )
 from duetime.api.service_calls.responses import CallRequestResponse, call_request_response
-from duetime.api.timers.responses import HEADERS_SCHEMA
+from duetime.api.timers.responses import CallbackResponse, callback_fields
 from duetime.app.pages import ChangedPage
 from duetime.app.schedule_lists import readable_timing, state_of
 from duetime.domain.attempts import read_attempts
@@ -132,9 +130,7 @@ def _call_response(schedule: Timer) -> ScheduledCallResponse | None:
     )
 
 
-class ScheduleResponse(ResponseModel):
-    id: str
-    namespace: str
+class ScheduleResponse(CallbackResponse):
     state: ScheduleState
     revision: Annotated[
         int, Meta(ge=1, description="counts changes, and occurrences too; the ETag is this number in quotes")
@@ -178,20 +174,14 @@ class ScheduleResponse(ResponseModel):
     max_firings: int | None
     pause_after: int | None
     service_call: Annotated[
-        ScheduledCallResponse | None, Meta(description="what an occurrence submits in the place of a callback")
+        ScheduledCallResponse | None,
+        Meta(description="what an occurrence submits in the place of a callback: callbackUrl is null"),
     ]
-    callback_url: Annotated[str | None, Meta(description="null with target and serviceCall")]
-    target: TargetResponse | None
     timeout_seconds: Annotated[int | None, Meta(description="null with serviceCall")]
-    expire_after: Annotated[str | None, Meta(description="a duration in whole units", examples=["1h30m"])]
-    correlation_id: str | None
-    tags: tuple[str, ...]
-    headers: Annotated[Raw, Meta(extra_json_schema=HEADERS_SCHEMA)]
     retry_policy: Annotated[
         TimerRetryPolicyResponse | None,
         Meta(description="the one in force: its own, or else its namespace's; null with serviceCall"),
     ]
-    payload: Annotated[Raw, Meta(description="the exact text that was given")]
 
 
 def schedule_response(timer: Timer, namespace_policy: RetryPolicy) -> ScheduleResponse:
@@ -202,7 +192,9 @@ def schedule_response(timer: Timer, namespace_policy: RetryPolicy) -> ScheduleRe
     readable = readable_timing(timer)
     spec = readable or TimingSpec()
     policy = SchedulePolicy() if schedule is None else schedule.policy
-    callback_url, target = (None, None) if timer.submits_call else shown_destination(content.callback_url)
+    callback = callback_fields(timer)
+    if timer.submits_call:
+        callback |= {"callback_url": None, "payload": NULL}
     return ScheduleResponse.of(
         timer,
         content,
@@ -224,17 +216,13 @@ def schedule_response(timer: Timer, namespace_policy: RetryPolicy) -> ScheduleRe
         window=format_duration(spec.window_ms) if spec.window_ms else None,
         catch_up=format_duration(policy.catch_up_ms),
         service_call=_call_response(timer),
-        callback_url=callback_url,
-        target=target,
         timeout_seconds=None if timer.submits_call else content.callback_timeout_seconds,
-        expire_after=None if content.expire_after_ms is None else format_duration(content.expire_after_ms),
-        headers=raw(content.headers_json),
         retry_policy=(
             None
             if timer.submits_call
             else timer_retry_policy_response(policy_in_force(content.retry_policy_json, namespace_policy))
         ),
-        payload=raw(None if timer.submits_call else content.payload_json),
+        **callback,
     )
 
 

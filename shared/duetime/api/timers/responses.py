@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Raw, UnsetType
 
@@ -27,12 +27,40 @@ from duetime.domain.timers import FailureReason, Timer, TimerState
 from duetime.domain.times import format_duration, format_instant
 from duetime.recurrence.local_due import read_local_due
 
-HEADERS_SCHEMA = {"type": ["object", "null"], "additionalProperties": {"type": "string"}}
 
+class CallbackResponse(ResponseModel):
+    """What timers and schedules have alike."""
 
-class TimerResponse(ResponseModel):
     id: str
     namespace: str
+    callback_url: Annotated[str | None, Meta(description="null with target")]
+    target: TargetResponse | None
+    expire_after: Annotated[str | None, Meta(description="a duration in whole units", examples=["1h30m"])]
+    correlation_id: str | None
+    tags: tuple[str, ...]
+    headers: Annotated[
+        Raw, Meta(extra_json_schema={"type": ["object", "null"], "additionalProperties": {"type": "string"}})
+    ]
+    payload: Annotated[Raw, Meta(description="the exact text that was given")]
+
+
+def callback_fields(timer: Timer) -> dict[str, Any]:
+    """Return the fields of ``CallbackResponse``, but for the id."""
+    content = timer.content
+    callback_url, target = shown_destination(content.callback_url)
+    return {
+        "namespace": timer.namespace,
+        "callback_url": callback_url,
+        "target": target,
+        "expire_after": None if content.expire_after_ms is None else format_duration(content.expire_after_ms),
+        "correlation_id": content.correlation_id,
+        "tags": content.tags,
+        "headers": raw(content.headers_json),
+        "payload": raw(content.payload_json),
+    }
+
+
+class TimerResponse(CallbackResponse):
     state: TimerState
     revision: Annotated[int, Meta(ge=1, description="counts changes; the ETag is this number in quotes")]
     attempts: Annotated[int, Meta(ge=0, description="attempts of the present firing")]
@@ -47,27 +75,18 @@ class TimerResponse(ResponseModel):
     created_at: Instant
     updated_at: Instant
     failure: FailureResponse | None
-    callback_url: Annotated[str | None, Meta(description="null with target")]
-    target: TargetResponse | None
     timeout_seconds: int
-    expire_after: Annotated[str | None, Meta(description="a duration in whole units", examples=["1h30m"])]
-    correlation_id: str | None
-    tags: tuple[str, ...]
-    headers: Annotated[Raw, Meta(extra_json_schema=HEADERS_SCHEMA)]
     retry_policy: Annotated[
         TimerRetryPolicyResponse, Meta(description="the one in force: its own, or else its namespace's")
     ]
-    payload: Annotated[Raw, Meta(description="the exact text that was given")]
 
 
 def timer_response(timer: Timer, namespace_policy: RetryPolicy) -> TimerResponse:
     """``namespace_policy`` holds for a timer without a retry policy of its own."""
     content = timer.content
-    callback_url, target = shown_destination(content.callback_url)
     local = None if content.timing_json is None else read_local_due(content.timing_json)
     return TimerResponse(
         id=timer.timer_id,
-        namespace=timer.namespace,
         state=timer.state,
         revision=timer.revision,
         attempts=timer.attempts,
@@ -79,15 +98,9 @@ def timer_response(timer: Timer, namespace_policy: RetryPolicy) -> TimerResponse
         created_at=format_instant(timer.created_at),
         updated_at=format_instant(timer.updated_at),
         failure=failure_response(timer.failure),
-        callback_url=callback_url,
-        target=target,
         timeout_seconds=content.callback_timeout_seconds,
-        expire_after=None if content.expire_after_ms is None else format_duration(content.expire_after_ms),
-        correlation_id=content.correlation_id,
-        tags=content.tags,
-        headers=raw(content.headers_json),
         retry_policy=timer_retry_policy_response(policy_in_force(content.retry_policy_json, namespace_policy)),
-        payload=raw(content.payload_json),
+        **callback_fields(timer),
     )
 
 
