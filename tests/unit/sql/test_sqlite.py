@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import stat
 import threading
@@ -302,3 +303,21 @@ def test_a_file_that_cannot_be_written_is_one_clear_line(store: SqlStore, single
     with pytest.raises(StoreUnavailable, match="read-only"):
         store.timers.put([make_timer(single)], mode=PutMode.CREATE, now=NOW)
     assert store.timers.get(single, "t1", now=NOW) is None
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_file_that_is_removed_or_replaced_in_use_takes_no_more(
+    store: SqlStore, path: Path, *, is_replaced: bool
+) -> None:
+    """SQLite would go on with the old file, and all that it takes would be gone with the process."""
+    store.check()
+    if is_replaced:
+        shutil.copy(path, another := path.with_name("another"))
+        another.replace(path)
+    else:
+        path.unlink()
+
+    with pytest.raises(StoreUnavailable, match="removed or replaced"):
+        store.catalogue.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
+    with pytest.raises(StoreUnavailable, match="removed or replaced"):
+        store.check()

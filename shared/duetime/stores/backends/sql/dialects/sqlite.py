@@ -82,8 +82,12 @@ class SqliteDialect:
             poolclass=QueuePool,
             **pool_options(connections, BUSY_TIMEOUT_SECONDS),
         )
+        self._file: tuple[int, int] | None = None
+        sa.event.listen(self.engine, "checkout", lambda *_: self._refuse_another_file())
 
     def _connect(self) -> sqlite3.Connection:
+        if self._file is not None:
+            self._refuse_another_file()
         # Only create_database makes the file: a mistyped path is an error, not an empty database.
         target = ":memory:" if self._path is None else f"file:{quote(str(self._path))}?mode=rw"
         connection = sqlite3.connect(
@@ -101,7 +105,25 @@ class SqliteDialect:
         except BaseException:
             connection.close()
             raise
+        self._file = self._file or self._file_at_path()
         return connection
+
+    def _file_at_path(self) -> tuple[int, int] | None:
+        try:
+            found = None if self._path is None else self._path.stat()
+        except OSError:
+            found = None
+        return None if found is None else (found.st_dev, found.st_ino)
+
+    def _refuse_another_file(self) -> None:
+        """Raises ``StoreUnavailable`` where the file that is open has been removed or replaced.
+
+        SQLite goes on with it. What is written then would be gone with the process, and others have another file.
+        """
+        if self._file_at_path() != self._file:
+            raise StoreUnavailable(
+                f"{self._path} was removed or replaced while in use: stop all that use it, and start again"
+            )
 
     def create_database(self) -> None:
         if self._path is None:
@@ -117,6 +139,7 @@ class SqliteDialect:
             raise self.classify(error) from error
 
     def begin_write(self, connection: sa.Connection) -> None:
+        self._refuse_another_file()
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     @contextmanager
