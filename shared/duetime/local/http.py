@@ -17,6 +17,9 @@ from duetime.local.bounded_http import BoundedHttp
 from duetime.local.services import ThreadService
 
 MAX_CONNECTIONS = 1000
+KEEP_ALIVE_SECONDS = 75
+"""Of a connection without a request. Clients and proxies (nginx: 60 s) close theirs first: a request that meets the
+server's own closing is reset."""
 REQUEST_GRACE_SECONDS = 10
 """How long a stop waits for requests in progress."""
 
@@ -80,6 +83,7 @@ def http_service(
         server_header=False,
         proxy_headers=False,
         limit_concurrency=MAX_CONNECTIONS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=REQUEST_GRACE_SECONDS,
     )
     server = _Server(config, on_started)

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -46,7 +47,13 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 @pytest.fixture
 def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
-    monkeypatch.setattr("duetime.local.http.BoundedHttp", Impatient)
+    with served_by(Impatient, monkeypatch) as address:
+        yield address
+
+
+@contextmanager
+def served_by(protocol: type[BoundedHttp], monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    monkeypatch.setattr("duetime.local.http.BoundedHttp", protocol)
     started = threading.Event()
     with bind("127.0.0.1", 0) as listener:
         service = http_service(app, listener, started.set)
@@ -208,3 +215,17 @@ def test_empty_lines_keep_no_connection_alive(address: tuple[str, int]) -> None:
         assert connection.recv(4096).startswith(b"HTTP/1.1 200")
         connection.sendall(b"\r\n")
         assert all_of(connection) == b""
+
+
+def test_an_idle_connection_is_kept_for_longer_than_a_proxy_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[float] = []
+
+    class Noting(BoundedHttp):
+        def connection_lost(self, exc: Exception | None) -> None:
+            kept.append(self.timeout_keep_alive)
+            super().connection_lost(exc)
+
+    with served_by(Noting, monkeypatch) as address, connected(address) as connection:
+        connection.sendall(ASK)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+    assert kept[0] > 60
