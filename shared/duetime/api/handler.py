@@ -19,7 +19,7 @@ from duetime.api.http.route import PARAMETER, PUBLIC, WRITES, Deferred, Keeps, R
 from duetime.api.http.router import Router
 from duetime.api.routes import TIMER_ROUTES
 from duetime.app.timers import Stored
-from duetime.domain.errors import StoreNotReady, StoreUnavailable, or_raise
+from duetime.domain.errors import NamespaceResharding, StoreNotReady, StoreUnavailable, or_raise
 from duetime.stores.port.timers import PutMode
 
 _log = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ class _Exchange:
     def _problem(self, error: Exception) -> Reply:
         if isinstance(error, StoreUnavailable | StoreNotReady):
             _log.warning("the store is unavailable: %s", error, extra={"action": "store.unavailable"})
-        elif status_of(error) >= 500:
+        elif status_of(error) >= 500 and not isinstance(error, NamespaceResharding):
             facts = {"action": "request.failed", "request_id": self._request.request_id}
             _log.error("request failed", exc_info=error, extra=facts)
         return problem_reply(error, request_id=self._request.request_id)

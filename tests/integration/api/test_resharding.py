@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -143,6 +144,17 @@ def test_before_at_and_after_the_switch(world: World) -> None:
     assert shard_of(before) == world.namespace.shard_of(before)
     listed = [each["id"] for each in world.api.list().json()["items"]]
     assert len(listed) == len(set(listed)) == 5
+
+
+def test_what_has_to_wait_for_the_switch_is_no_error_in_the_log(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    reshard(world.api)
+    world.clock.advance(SWITCH_SECONDS - PAUSE_SECONDS)
+
+    assert put(world.api, next(moving(world.namespace))).status == 503
+
+    assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
 def moving_ids(namespace: Namespace, number: int) -> set[str]:
