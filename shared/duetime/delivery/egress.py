@@ -74,7 +74,10 @@ def _parse_origin(origin: str) -> Destination:
         return Destination(scheme, plain, port, _read_address(plain, IPv4Address))
     host = plain.lower()
     if _NAME.fullmatch(host) is None:
-        raise RefusedUrl("must name its host by a host name without empty labels and without a dot at the end")
+        raise RefusedUrl(
+            "must name its host by labels of 1 to 63 letters, digits, - and _, none with - at an end, and without a"
+            " dot at the end"
+        )
     return Destination(scheme, host, port, None)
 
 

@@ -201,7 +201,8 @@ class Transfer:
         error = _ERRORS.get(code, TransportError.PROTOCOL)
         if code == pycurl.E_UNSUPPORTED_PROTOCOL and not self._getinfo(pycurl.REQUEST_SIZE):
             error = TransportError.REFUSED_URL  # after a request it means a response that is not HTTP/1
-        return error_result(self.key, error, message, self._seconds())
+        # libcurl says nothing of a line that is too long for it, for example.
+        return error_result(self.key, error, message or f"libcurl gave up with error {code}", self._seconds())
 
     def release(self) -> None:
         """Forget the response, and a large body, before the handle waits for its next callback."""

@@ -78,7 +78,10 @@ def test_an_address_that_is_not_public_is_a_400(world: World, host: str, kind: s
             (host, "in ASCII")
             for host in ("[::1%25lo]", "%31%32%37.0.0.1", "１２７.0.0.1", "127。0。0。1", "straße.test")
         ),
+        *((host, "no zone of an address") for host in ("[fe80::1%25eth0]", "2606:4700::1")),
+        *((host, "a port in digits") for host in ("receiver.test:", "receiver.test:-1")),
         ("receiver.test.", "without a dot at the end"),
+        *((host, "labels of 1 to 63 letters") for host in ("-receiver.test", f"{'a' * 64}.test")),
         ("user:hunter2@receiver.test", "user information"),
         ("receiver.test:0", "port"),
         ("receiver.test\r\nX: y", "control characters"),

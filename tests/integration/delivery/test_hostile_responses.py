@@ -74,6 +74,7 @@ def test_an_answer_without_end_has_one(sending: Sending, receiver: Receiver, ans
     assert sum(map(len, result.head)) <= MAX_HEAD_BYTES
     assert result.error in (None, TransportError.PROTOCOL, TransportError.TIMEOUT)
     assert len(result.message) <= 200
+    assert (result.error is None) == (result.message == "")
     # By another name: what still comes over a connection that was kept spoils the next answer of the same host only.
     assert sending.post(f"http://127.0.0.1:{receiver.port}/next").status == 200
     grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

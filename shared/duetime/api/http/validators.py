@@ -115,7 +115,10 @@ def callback_url(value: str) -> str:
         raise ValueError("must not contain user information")
     if "#" in value:
         raise ValueError("must not have a fragment")
-    raise ValueError("must be an absolute http or https URL in ASCII, without spaces or control characters")
+    raise ValueError(
+        "must be an absolute http or https URL in ASCII, without spaces or control characters, with a plain host"
+        " (no percent-encoding, no zone of an address) and a port in digits, if any"
+    )
 
 
 def target_arn(value: str) -> str:
