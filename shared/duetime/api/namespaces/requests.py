@@ -55,7 +55,9 @@ class NamespaceBody(RequestModel):
         default=None, description="for the timers that have none of their own; null for the default"
     )
     max_in_flight: Annotated[int, Field(ge=1, le=MAX_NAMESPACE_IN_FLIGHT)] | None = Field(
-        default=None, description="callbacks that may be in flight at once; null for no limit of its own"
+        default=None,
+        description="callbacks that may be in flight at once, but at least one for each poller with shards of the"
+        " namespace; null for no limit of its own",
     )
     rate_limit_per_second: (
         Annotated[float, Field(ge=MIN_RATE_LIMIT, le=MAX_RATE_LIMIT, allow_inf_nan=False)] | None

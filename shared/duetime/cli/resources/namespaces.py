@@ -38,7 +38,7 @@ _settings_options = options(
         "--max-in-flight",
         type=OrNone(click.IntRange(1)),
         metavar=f"N|{NONE}",
-        help="Callbacks in flight at once.",
+        help="Callbacks in flight at once, but at least one for each poller.",
     ),
     click.option(
         "--rate-limit",
