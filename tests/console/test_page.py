@@ -152,6 +152,17 @@ def test_on_narrow_screens_a_cell_stands_beside_its_name(
     assert box["height"] < 30
 
 
+def test_a_reason_beside_a_long_name_stands_on_one_line(console: Console) -> None:
+    console.submit("é" * 100, "http://127.0.0.1:1/", delay="1h")
+    console.submit("é" * 100, "http://127.0.0.1:1/")
+    console.calls()
+    reason = console.page.locator("td.result .http", has_text="Network")
+    reason.wait_for()
+    box = reason.bounding_box()
+    assert box is not None
+    assert box["height"] < 30
+
+
 def test_it_can_be_used_by_keys_alone(console: Console, receiver: Receiver) -> None:
     console.submit("by keys", receiver.url("/"), delay="1h")
     page = console.page

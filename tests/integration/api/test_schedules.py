@@ -276,6 +276,7 @@ def test_what_has_ended_begins_again_with_other_content_only(world: World, end: 
         ({"callbackUrl": "ftp://receiver.test"}, "callbackUrl"),
         ({"callbackUrl": ...}, "callbackUrl"),
         ({"executeAt": "2027-01-01T00:00:00Z"}, "executeAt"),
+        ({"id": ""}, "id"),
         ({"id": "a/b"}, "id"),
         ({"id": "x" * 231}, "id"),
         ({"exclude": [f"2027-01-{day:02}" for day in range(1, 29)] * 20}, "exclude"),

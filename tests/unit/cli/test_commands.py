@@ -106,6 +106,14 @@ def test_every_operation_of_the_api_has_a_command() -> None:
     )
 
 
+@pytest.mark.parametrize("words", sorted(every_command()), ids=" ".join)
+def test_choices_are_taken_in_any_case_like_states_in_the_api(words: tuple[str, ...]) -> None:
+    for parameter in every_command()[words].params:
+        if isinstance(parameter.type, click.Choice):
+            for choice in parameter.type.choices:
+                assert parameter.type.convert(str(choice).swapcase(), parameter, None) == choice, words
+
+
 @pytest.mark.parametrize(
     ("command", "model"), [("serve", LocalSettings), ("worker", WorkerSettings), ("init", StoreSettings)]
 )

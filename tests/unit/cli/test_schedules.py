@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.support.commands import Cli
 
 FROM = ("--from", "2026-03-28T12:00:00Z")
@@ -40,10 +42,20 @@ def test_all_options_reach_the_server(store: object, cli: Cli) -> None:
     assert [item["scheduledAt"] for item in found["items"]] == ["2026-03-28T12:00:00.000Z"]
 
 
-def test_what_is_no_schedule_is_one_line(store: object, cli: Cli) -> None:
-    err = cli.fails("schedules", "preview", "--cron", "0 0 31 2 *", code=1)
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (("--cron", "0 0 31 2 *"), "cron: day-of-month: no month of the expression has such a day"),
+        (("--every", "0s"), "every: must lie between"),
+    ],
+)
+@pytest.mark.parametrize("command", [("preview",), ("create", "default", "https://receiver.test/hook")], ids=len)
+def test_what_is_no_schedule_is_one_line(
+    command: tuple[str, ...], given: tuple[str, ...], reason: str, store: object, cli: Cli
+) -> None:
+    cli("namespaces", "create", "default")
 
-    assert "cron: day-of-month: no month of the expression has such a day" in err
+    assert cli.fails("schedules", *command, *given, code=1).startswith(reason)
 
 
 HOOK = "https://receiver.test/hook"

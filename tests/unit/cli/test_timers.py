@@ -204,6 +204,15 @@ def test_a_timer_at_a_local_time_is_made_changed_and_recomputed(
     assert cli("timers", "recompute")[0] == "0 moved, 0 skipped\n"
 
 
+@pytest.mark.parametrize("kind", [("timers", "--delay"), ("schedules", "--every")], ids=lambda kind: str(kind[0]))
+def test_an_empty_id_is_refused_and_not_replaced_by_a_new_one(
+    kind: tuple[str, str], orders: Namespace, cli: Cli
+) -> None:
+    words = (kind[0], "create", "orders", "https://receiver.test/hook", kind[1], "1h", "--id", "")
+
+    assert cli.fails(*words, code=1).startswith("id: must have 1 to 255 characters")
+
+
 def test_work_that_was_taken_is_answered_for(store: Store, orders: Namespace, cli: Cli) -> None:
     timer = make_waiting(store, orders)
     name = ("orders", timer.timer_id, timer.firing_id)

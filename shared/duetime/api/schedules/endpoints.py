@@ -238,7 +238,9 @@ def _read_schedule(services: Services, request: Request, space: Namespace, sched
         raise InvalidInput("id", "is not the one in the path")
     if body.callback_url is None and body.target is None and body.service_call is None:
         raise InvalidInput("callbackUrl", "is required, or target or serviceCall")
-    schedule_id = _checked_id(space, schedule_id or body.id or context.new_id())
+    if schedule_id is None:
+        schedule_id = context.new_id() if body.id is None else body.id
+    _checked_id(space, schedule_id)
     now = context.clock.now()
     return NewSchedule(
         schedule_id=schedule_id,

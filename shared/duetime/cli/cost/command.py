@@ -34,7 +34,7 @@ _workload_options = options(
     _number("--payload-bytes", (0, _MAX_PAYLOAD_BYTES), 100, "Bytes of a payload."),
     click.option(
         "--creates",
-        type=click.Choice(["single", "batch"]),
+        type=click.Choice(["single", "batch"], case_sensitive=False),
         default="single",
         show_default=True,
         help="One timer a request, or as many as a batch takes.",
@@ -43,20 +43,20 @@ _workload_options = options(
     _number("--shards", (1, 65_536), 4, "Shards of all namespaces together."),
     click.option(
         "--sleep",
-        type=click.Choice(["auto", "never"]),
+        type=click.Choice(["auto", "never"], case_sensitive=False),
         default="auto",
         show_default=True,
         help="Whether pollers on Lambda end while nothing is due.",
     ),
     click.option(
         "--target",
-        type=click.Choice(sorted(TARGETS)),
+        type=click.Choice(sorted(TARGETS), case_sensitive=False),
         help="Service of the targets that timers have in the place of a URL.",
     ),
     click.option("--dashboard", "has_dashboard", is_flag=True, default=False, help="Count the dashboard."),
     click.option(
         "--capacity",
-        type=click.Choice(["on-demand", "provisioned"]),
+        type=click.Choice(["on-demand", "provisioned"], case_sensitive=False),
         default="on-demand",
         show_default=True,
         help="How the table is billed. Provisioned: it follows the load and is used to 70 %.",

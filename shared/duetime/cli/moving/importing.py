@@ -25,7 +25,7 @@ _AWS, _CRONTAB, _SYSTEM_CRONTAB = "aws", "crontab", "system-crontab"
 @click.option(
     "--format",
     "form",
-    type=click.Choice([_CRONTAB, _SYSTEM_CRONTAB, _AWS]),
+    type=click.Choice([_CRONTAB, _SYSTEM_CRONTAB, _AWS], case_sensitive=False),
     help="A user's crontab, one with a user in each line, or JSON of AWS.  [default: crontab, or aws if it is JSON]",
 )
 @click.option(

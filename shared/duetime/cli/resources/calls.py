@@ -31,7 +31,7 @@ _due_options = options(
 _request_options = options(
     click.option(
         "--method",
-        type=click.Choice([str(method) for method in Method]),
+        type=click.Choice([str(method) for method in Method], case_sensitive=False),
         help="Method of the request.  [default: GET, or POST with a body]",
     ),
     headers_option,
@@ -94,7 +94,11 @@ def submit(*, remote: Remote, target: str, from_stdin: bool, follow: bool, as_js
 
 
 @calls.command("list")
-@click.option("--status", type=click.Choice([str(status) for status in CallStatus]), help="Calls in this status.")
+@click.option(
+    "--status",
+    type=click.Choice([str(status) for status in CallStatus], case_sensitive=False),
+    help="Calls in this status.",
+)
 @click.option("--tag", multiple=True, help="Calls with this tag; repeated: with all of them.")
 @click.option("--created-from", metavar="TIME", help="Created at this RFC 3339 time or later.")
 @click.option("--created-to", metavar="TIME", help="Created before this time.")

@@ -33,7 +33,12 @@ def keys() -> None:
 
 
 @keys.command("create")
-@click.option("--role", type=click.Choice([str(role) for role in Role]), required=True, help="What the key may do.")
+@click.option(
+    "--role",
+    type=click.Choice([str(role) for role in Role], case_sensitive=False),
+    required=True,
+    help="What the key may do.",
+)
 @click.option("--name", help="A name for people.")
 @click.option("--expires-in", type=Duration(), help='How long the key is valid, like "90d".  [default: no limit]')
 @click.option("--expires-at", type=Instant(), help="The same as an RFC 3339 time.")

@@ -54,7 +54,7 @@ _settings_options = options(
     ),
     click.option(
         "--misfire",
-        type=OrNone(click.Choice(["fire", "expire"])),
+        type=OrNone(click.Choice(["fire", "expire"], case_sensitive=False)),
         metavar=f"fire|expire|{NONE}",
         help="What happens to timers that came due in a pause.",
     ),

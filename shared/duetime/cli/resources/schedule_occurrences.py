@@ -107,7 +107,7 @@ def preview(
     """
     from duetime_client import bodies
 
-    timing = {name: value or None for name, value in timing.items()}
+    timing = {name: value for name, value in timing.items() if value != ()}
     body = bodies.body(bodies.TIMING, **timing, from_at=from_at, count=count, schedule_id=schedule_id)
     response = remote.call("POST", "/v1/schedules/preview", body=body, has="items")
     if as_json:

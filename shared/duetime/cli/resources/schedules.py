@@ -105,7 +105,7 @@ def _body(given: dict[str, Any]) -> dict[str, Any]:
     from duetime_client import bodies
 
     given = aimed(given)
-    timing = {name: value or None for name, value in given.items() if name in bodies.TIMING}
+    timing = {name: value for name, value in given.items() if name in bodies.TIMING and value != ()}
     return bodies.body(bodies.TIMING, **timing) | {
         name: value for name, value in given.items() if name not in bodies.TIMING
     }
@@ -132,7 +132,7 @@ def create(*, remote: Remote, namespace: str, new_id: str | None, as_json: bool,
     """
     from duetime_client import bodies
 
-    body = _body(given) | {"id": new_id or bodies.new_id()}
+    body = _body(given) | {"id": bodies.new_id() if new_id is None else new_id}
     response = remote.call("POST", path("/v1/namespaces/{}/schedules", namespace), body=body)
     click.echo(response.content.decode() if as_json else response.json()["id"])
 
@@ -175,7 +175,12 @@ def put(
 @timing_options
 @_policy_options
 @content_options
-@click.option("--clear", type=click.Choice(_CLEARABLE), multiple=True, help="Value to clear. Can be repeated.")
+@click.option(
+    "--clear",
+    type=click.Choice(_CLEARABLE, case_sensitive=False),
+    multiple=True,
+    help="Value to clear. Can be repeated.",
+)
 @if_revision_option
 @json_option
 @on_server("patchSchedule")

@@ -138,7 +138,7 @@ def create(*, remote: Remote, namespace: str, timer_id: str | None, as_json: boo
     """
     from duetime_client.bodies import new_id
 
-    body = aimed(given) | {"id": timer_id or new_id()}
+    body = aimed(given) | {"id": new_id() if timer_id is None else timer_id}
     response = remote.call("POST", path("/v1/namespaces/{}/timers", namespace), body=body)
     click.echo(response.content.decode() if as_json else response.json()["id"])
 
@@ -195,7 +195,12 @@ def list_timers(*, remote: Remote, namespace: str, limit: int, as_json: bool, **
 @click.option("--callback-url", metavar="URL", help="New callback URL, or ARN of a target.")
 @_due_options
 @content_options
-@click.option("--clear", type=click.Choice(TIMER_CLEARABLE), multiple=True, help="Value to clear. Can be repeated.")
+@click.option(
+    "--clear",
+    type=click.Choice(TIMER_CLEARABLE, case_sensitive=False),
+    multiple=True,
+    help="Value to clear. Can be repeated.",
+)
 @if_revision_option
 @json_option
 @on_server("patchTimer")
