@@ -117,7 +117,8 @@ MUTANTS = (
     ),
     *_of(
         "engine/in_flight.py",
-        "tests/unit/engine/test_in_flight.py tests/integration/engine/test_poller.py",
+        "tests/unit/engine/test_in_flight.py tests/integration/engine/test_poller.py "
+        "tests/integration/engine/test_hand_over.py",
         ("if attempt.shard.is_polling:", "if False:", "a page read meanwhile fires a recorded attempt again"),
         ("return attempt is not None and attempt.shard is shard", "return False", "a timer is fired beside itself"),
         (
@@ -128,7 +129,7 @@ MUTANTS = (
     ),
     *_of(
         "engine/shards/shard.py",
-        "tests/integration/engine/test_poller.py",
+        "tests/integration/engine/test_outages.py",
         ("return monotonic < self.trusted_until", "return True", "a shard is fired from after its lease"),
     ),
     *_of(

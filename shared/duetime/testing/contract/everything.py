@@ -22,6 +22,7 @@ MODULES = (
     "timers.answers",
     "timers.lists",
     "timers.due",
+    "timers.wanted",
     "timers.record",
     "timers.escalations",
     "timers.races",
