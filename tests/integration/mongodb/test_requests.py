@@ -24,10 +24,10 @@ from tests.integration.mongodb.conftest import Commands, opened
 from tests.support.clock import NOW
 
 
-def sent(commands: Commands, operation: Callable[[], object]) -> list[str]:
+def sent(commands: Commands, operation: Callable[[], object]) -> int:
     commands.clear()
     operation()
-    return commands.names()
+    return len(commands.names())
 
 
 def test_a_batch_takes_the_requests_of_one(store: Store, commands: Commands) -> None:
@@ -35,18 +35,18 @@ def test_a_batch_takes_the_requests_of_one(store: Store, commands: Commands) -> 
     timers = make_timers(namespace, 150)
     leases = [claim(store, shard) for shard in namespace.shard_ids()]
 
-    assert sent(commands, lambda: create(store, *timers)) == ["bulkWrite"]
+    assert sent(commands, lambda: create(store, *timers)) == 1
     others = make_timers(namespace, 150, payload_json="2")
     replaced = sent(commands, lambda: store.timers.put(others, mode=PutMode.REPLACE, now=NOW))
-    assert replaced == ["bulkWrite", "find", "bulkWrite"]
+    assert replaced == 3
     due = [timer for shard in range(4) for timer in store.timers.due(shard, until=NOW, limit=100).timers]
     assert len(due) == 150
     listed = sent(commands, lambda: store.timers.list(namespace, TimerFilter(), cursor=None, limit=150, now=NOW))
-    assert listed == ["find"]
-    assert sent(commands, lambda: record(store, [fired(timer) for timer in due], *leases)) == ["find", "bulkWrite"]
+    assert listed == 1
+    assert sent(commands, lambda: record(store, [fired(timer) for timer in due], *leases)) == 2
     refs = [TimerRef(timer.timer_id) for timer in timers]
     deleted = sent(commands, lambda: store.timers.delete(namespace, refs, now=NOW))
-    assert deleted == ["find", "bulkWrite"]
+    assert deleted == 2
 
 
 def test_what_pollers_ask_again_and_again_is_one_request(store: Store, commands: Commands) -> None:
@@ -54,38 +54,38 @@ def test_what_pollers_ask_again_and_again_is_one_request(store: Store, commands:
     create(store, *make_timers(namespace, 3, execute_at=NOW + seconds(60)))
     leases = [claim(store, shard) for shard in range(3)]
 
-    assert sent(commands, lambda: store.timers.due(0, until=NOW, limit=100)) == ["find"]
-    assert sent(commands, lambda: store.timers.due(1, until=NOW, limit=100)) == ["find"]
-    assert sent(commands, store.catalogue.shard_map) == ["find"]
-    assert sent(commands, lambda: store.leases.renew(leases, lease_seconds=5, now=NOW)) == ["bulkWrite"]
-    assert sent(commands, store.check) == ["find"]
+    assert sent(commands, lambda: store.timers.due(0, until=NOW, limit=100)) == 1
+    assert sent(commands, lambda: store.timers.due(1, until=NOW, limit=100)) == 1
+    assert sent(commands, store.catalogue.shard_map) == 1
+    assert sent(commands, lambda: store.leases.renew(leases, lease_seconds=5, now=NOW)) == 1
+    assert sent(commands, store.check) == 1
 
 
 def test_leases_by_the_servers_clock_are_read_again(mongodb_url: str, commands: Commands) -> None:
     """A claim reads the shards first, and both read when the leases end."""
     with opened(mongodb_url, commands, time_source=TimeSource.DATABASE) as store:
-        assert sent(commands, lambda: claim(store)) == ["find", "bulkWrite", "find"]
-        assert sent(commands, lambda: claim_shard(store, 0, "w", lease_seconds=5, now=NOW)) == ["find", "bulkWrite"]
+        assert sent(commands, lambda: claim(store)) == 3
+        assert sent(commands, lambda: claim_shard(store, 0, "w", lease_seconds=5, now=NOW)) == 2
         lease = claim(store, 1)
         renewed = sent(commands, lambda: store.leases.renew([lease], lease_seconds=5, now=NOW))
-        assert renewed == ["bulkWrite", "find"]
+        assert renewed == 2
 
 
 def test_the_outbox_takes_a_request_for_each_tenant_and_one_to_find_them(store: Store, commands: Commands) -> None:
-    assert sent(commands, lambda: store.outbox.unpublished(limit=100)) == ["find"]
+    assert sent(commands, lambda: store.outbox.unpublished(limit=100)) == 1
     steps.submit(store.calls)
     steps.submit(store.calls)
-    assert sent(commands, lambda: store.outbox.unpublished(limit=100)) == ["find"] * 2
+    assert sent(commands, lambda: store.outbox.unpublished(limit=100)) == 2
     events = store.outbox.unpublished(limit=100)
-    assert sent(commands, lambda: store.outbox.mark_published(events, now=NOW)) == ["bulkWrite"]
+    assert sent(commands, lambda: store.outbox.mark_published(events, now=NOW)) == 1
 
 
 def test_a_batch_of_transitions_is_one_transaction_of_two_requests(store: Store, commands: Commands) -> None:
     batch = [make.submitted(idempotency_key=f"k{number}") for number in range(10)]
 
-    assert sent(commands, lambda: steps.applied(store.calls, *batch)) == ["bulkWrite", "commitTransaction"]
+    assert sent(commands, lambda: steps.applied(store.calls, *batch)) == 2
     begun = [make.begun(each.after) for each in batch]
-    assert sent(commands, lambda: steps.applied(store.calls, *begun)) == ["bulkWrite", "commitTransaction"]
+    assert sent(commands, lambda: steps.applied(store.calls, *begun)) == 2
 
 
 def test_reads_and_writes_ask_for_the_majority(store: Store, commands: Commands) -> None:

@@ -72,17 +72,17 @@ def renew(batch: Batch) -> None:
     assert all(batch.store.leases.renew(list(batch.leases.values()), lease_seconds=60, now=NOW))
 
 
-BATCHES: dict[str, tuple[Callable[[Batch], object], list[str]]] = {
-    "record": (record, ["SELECT", "UPDATE"]),
+BATCHES: dict[str, tuple[Callable[[Batch], object], int]] = {
+    "record": (record, 2),
     "create again": (
         lambda batch: batch.store.timers.put(batch.timers, mode=PutMode.CREATE, now=NOW),
-        ["INSERT", "SELECT"],
+        2,
     ),
-    "replace": (replace, ["INSERT", "SELECT", "UPDATE"]),
-    "fire now": (fire_now, ["SELECT", "UPDATE"]),
-    "delete": (delete, ["SELECT", "DELETE"]),
-    "renew": (renew, ["UPDATE"]),
-    "statuses": (lambda batch: batch.store.leases.statuses(list(batch.leases), now=NOW), ["SELECT"]),
+    "replace": (replace, 3),
+    "fire now": (fire_now, 2),
+    "delete": (delete, 2),
+    "renew": (renew, 1),
+    "statuses": (lambda batch: batch.store.leases.statuses(list(batch.leases), now=NOW), 1),
 }
 """Besides, each write begins, commits and asks for its instant."""
 
@@ -105,7 +105,7 @@ def test_a_batch_takes_the_same_few_requests_whatever_its_size(
         requests.clear()
         action(batch)
 
-        assert [each.sql.split()[0] for each in requests if "timers" in each.sql] == expected
+        assert sum("timers" in each.sql for each in requests) == expected
         server_store.leases.release(list(leases.values()), now=NOW)
 
 
@@ -116,7 +116,8 @@ def test_mysql_is_sent_one_request_for_a_batch_and_one_for_a_read(
     if server_store.database.engine.dialect.name != "mysql":
         pytest.skip("PyMySQL's")
     sent: list[str] = []
-    execute = Connection._execute_command
+    driver: Any = Connection
+    execute = driver._execute_command
 
     def note(connection: Connection[Any], command: int, sql: Any) -> None:
         sent.append(sql.decode(errors="replace") if isinstance(sql, bytes) else sql)

@@ -1,4 +1,4 @@
-"""A conditional write of one item: as a statement, as an operation, and how it is known again."""
+"""A conditional write of one item: as a statement, and how it is known again."""
 
 from __future__ import annotations
 
@@ -31,19 +31,6 @@ def test_as_a_statement_it_uses_the_documented_grammar_and_parameters_only() -> 
     assert INSERT.statement() == {
         "Statement": "INSERT INTO \"timers\" VALUE {'shard_id': ?, 'sortKey': ?, 'a': ?}",
         "Parameters": [*KEY.values(), text("b")],
-    }
-
-
-def test_as_an_update_it_says_the_same() -> None:
-    names = ("timer_state", "expires_at", "timer_execute_at", "timer_failure", "timer_revision", "timer_tags")
-    assert UPDATE.parameters() == {
-        "TableName": "timers",
-        "Key": KEY,
-        "UpdateExpression": "SET #timer_state = :0, #expires_at = :1 REMOVE #timer_execute_at, #timer_failure",
-        "ConditionExpression": "#timer_revision = :2 AND attribute_not_exists(#timer_tags)",
-        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-        "ExpressionAttributeNames": {f"#{name}": name for name in names},
-        "ExpressionAttributeValues": {":0": text("Fired"), ":1": whole(5), ":2": whole(1)},
     }
 
 

@@ -1,4 +1,4 @@
-"""DbNow on SQLite: the generated SQL, and one instant for all statements of a transaction."""
+"""DbNow on SQLite: one instant for all statements of a transaction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.dialects import sqlite
 
 from duetime.domain.errors import InvalidSettings
 from duetime.domain.times import format_instant, read_instant
@@ -20,28 +19,7 @@ from tests.support.clock import NOW
 from tests.support.sql_store import SqlStore
 from tests.support.sqlite_rows import executed
 
-BASE_MS = '(SELECT "temp".duetime_now.ts_epoch_ms FROM "temp".duetime_now)'
-BASE_TEXT = '(SELECT "temp".duetime_now.ts_text FROM "temp".duetime_now)'
 db_now = SqliteDbNow()
-
-
-def sql(expression: sa.ColumnElement[object]) -> str:
-    compiled = expression.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
-    return " ".join(str(compiled).split())
-
-
-@pytest.mark.parametrize(
-    ("expression", "expected"),
-    [
-        (db_now.epoch_ms(), BASE_MS),
-        (db_now.epoch_ms(1500), f"{BASE_MS} + 1500"),
-        (db_now.epoch_ms(-1), f"{BASE_MS} + -1"),
-        (db_now.iso_text(), BASE_TEXT),
-        (db_now.iso_text(1.5), f"strftime('%Y-%m-%dT%H:%M:%fZ', {BASE_TEXT}, printf('%+.3f seconds', 1.5))"),
-    ],
-)
-def test_both_storage_modes_have_offsets(expression: sa.ColumnElement[object], expected: str) -> None:
-    assert sql(expression) == expected
 
 
 @pytest.mark.parametrize("offset_seconds", [0.001, 1.5, -0.25, -86_400, 31_536_000])

@@ -20,13 +20,7 @@ from duetime.domain.errors import InvalidSettings, StoreNotReady
 from duetime.stores.backends.sql.dialects.db_now import MysqlDbNow
 from duetime.stores.backends.sql.dialects.dialect import SqlDialect, open_dialect
 from duetime.stores.backends.sql.dialects.engines import server_engine
-from duetime.stores.backends.sql.dialects.mysql import (
-    IDLE_SECONDS,
-    RECYCLE_SECONDS,
-    SCHEMA_TURN_SECONDS,
-    SOCKET_TIMEOUT_SECONDS,
-    MysqlDialect,
-)
+from duetime.stores.backends.sql.dialects.mysql import MysqlDialect
 from duetime.stores.backends.sql.dialects.postgresql import _prepare_session
 
 
@@ -164,13 +158,6 @@ def test_an_attempt_to_connect_to_mysql_reads_no_certificates(monkeypatch: pytes
                 dialect.engine.connect()
 
     assert read == []
-
-
-def test_limits_of_mysql_fit_into_one_another() -> None:
-    # Or the driver would give up while another process still makes the schema.
-    assert SCHEMA_TURN_SECONDS < SOCKET_TIMEOUT_SECONDS
-    # Or the pool would hand out connections that the server has closed.
-    assert RECYCLE_SECONDS < IDLE_SECONDS
 
 
 def of_oracle(number: int) -> oracledb.DatabaseError:

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from duetime.domain.namespaces import Namespace
-from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
+from duetime.domain.timers import FailureReason, Timer, TimerState
 from duetime.domain.times import MIN_INSTANT
 from duetime.stores.backends.sql.tables import timers
 from duetime.stores.core import timer_codec
@@ -20,28 +20,11 @@ from tests.support.sql_store import SqlStore
 from tests.support.sqlite_rows import executed
 
 
-@pytest.mark.parametrize("tags", [(), ("a",), ("a", "b,c", '"', "ü", "")])
-def test_tags_round_trip(tags: tuple[str, ...]) -> None:
-    text = timer_codec.encode_tags(tags)
-
-    assert (() if text is None else timer_codec.decode_tags(text)) == tags
-
-
 @pytest.mark.parametrize("text", ["{broken", "{}", "[1]", '"a"', "null", ""])
 def test_other_texts_are_no_tags(text: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
         timer_codec.decode_tags(text)
     assert timer_codec.readable_tags(text) == ()
-
-
-@pytest.mark.parametrize("status", [None, 503])
-def test_failures_round_trip(status: int | None) -> None:
-    failure = Failure(FailureReason.TIMEOUT, 'after 30 s: "ü"', NOW, status)
-
-    text = timer_codec.encode_failure(failure)
-
-    assert text is not None
-    assert timer_codec.decode_failure(text) == failure
 
 
 @pytest.mark.parametrize(
