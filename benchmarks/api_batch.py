@@ -22,30 +22,21 @@ from duetime.api.timers.requests import TIMERS_SHAPE
 from duetime.domain.timers import Timer
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id
-from duetime.stores.core.store import TimerStore
+from duetime.stores.core.store import Store
 from duetime.stores.open import open_store
 from duetime.stores.port.timers import PutResult, PutStatus
+from tests.support.parts import overlaid
 
 CLOCK = SystemClock()
 
 
-class ForgetfulStore:
+def forgetful_store(store: Store) -> Store:
     """Takes timers and keeps none: what is left is the API. Namespaces come from the store behind it."""
 
-    def __init__(self, store: Any) -> None:
-        self._store = store
-        self.timers = _ForgetfulTimers(store.timers)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-
-class _ForgetfulTimers:
-    def __init__(self, timers: TimerStore) -> None:
-        self.get = timers.get
-
-    def put(self, timers: Sequence[Timer], **_: Any) -> list[PutResult]:
+    def put(timers: Sequence[Timer], **_: Any) -> list[PutResult]:
         return [PutResult(PutStatus.CREATED, timer) for timer in timers]
+
+    return overlaid(store, timers=overlaid(store.timers, put=put))
 
 
 def timer_text(number: int, *, is_rich: bool) -> str:
@@ -104,7 +95,7 @@ def measure(*, batches: int, items: int, is_rich: bool) -> None:
             for found in read_object(body, TIMERS_SHAPE).members["timers"]:
                 read_timer(found, namespace, context, now=now)
 
-    def create(into: Any) -> Callable[[], None]:
+    def create(into: Store) -> Callable[[], None]:
         handler = build_handler(ApiContext(store=into, clock=CLOCK, new_id=new_id))
 
         def work() -> None:
@@ -115,7 +106,7 @@ def measure(*, batches: int, items: int, is_rich: bool) -> None:
         return work
 
     total = batches * items
-    forgetful = ForgetfulStore(store)
+    forgetful = forgetful_store(store)
     show(
         f"batches of {items}, timers of {len(bodies[0]) // items} bytes",
         read_and_validate_per_s=per_second(read, total),

@@ -73,7 +73,7 @@ def store_calls(url: str, target: str, number: int, due: datetime, method: Metho
             submitted(TENANT, new_id(), submission, namespace=namespace, new_id=new_id, now=now)
             for _ in range(min(_BATCH, number - start))
         ]
-        store.calls.apply(batch, now=now)  # type: ignore[attr-defined]
+        store.calls.apply(batch, now=now)
     store.close()
 
 

@@ -181,7 +181,10 @@ def run_httptools(url: str, posts: int, concurrency: int) -> None:
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        idle = [(await loop.create_connection(Connection, parts.hostname, parts.port))[1] for _ in range(concurrency)]
+        idle = [
+            (await loop.create_connection(Connection, parts.hostname or "", parts.port or 80))[1]
+            for _ in range(concurrency)
+        ]
 
         async def post() -> int:
             connection = idle.pop()
@@ -207,7 +210,7 @@ def run_pyreqwest(url: str, posts: int, concurrency: int) -> None:
             async def post() -> int:
                 answer = await client.post(url).headers(HEADERS).body_bytes(BODY).build().send()
                 await answer.bytes()
-                return answer.status
+                return int(answer.status)
 
             await _each(posts, concurrency, post)
 
@@ -248,7 +251,7 @@ def run_aiohttp(url: str, posts: int, concurrency: int) -> None:
             async def post() -> int:
                 async with session.post(url, data=BODY, headers=HEADERS, allow_redirects=False) as answer:
                     await answer.read()
-                    return answer.status
+                    return int(answer.status)
 
             await _each(posts, concurrency, post)
 

@@ -65,7 +65,12 @@ def requests_sent(store: Store) -> Iterator[Callable[[], int]]:
         engine = store.backend.database.engine
         if engine.name in ("sqlite", "postgresql"):
             run = DriverConnection.exec_driver_sql
-            noted = patch.object(DriverConnection, "exec_driver_sql", lambda *given: (note(), run(*given))[1])
+
+            def noted_run(*given: Any) -> Any:
+                note()
+                return run(*given)
+
+            noted = patch.object(DriverConnection, "exec_driver_sql", noted_run)
             noted.start()
             forget = noted.stop
         else:
@@ -114,7 +119,7 @@ def measure_store(url: str, round_number: int, load: Load) -> Figures:
 def measure_service(url: str, load: Load, receiver: Receiver) -> Figures:
     with running(url) as service:
         time.sleep(1.0)  # the poller claims its shards
-        created = over_http(service, load.timers, connections=2)
+        created = over_http(service, load.timers, connections=2, is_single=False)
         # By one connection, and at a worse moment.
         slowest = created / 4
         late = precision(service, receiver, load.rate, load.seconds, creates_per_second=slowest)

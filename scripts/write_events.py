@@ -13,10 +13,18 @@ from typing import Any
 
 from duetime.domain import call_steps
 from duetime.domain.call_events import CallEvent, CallEventType
-from duetime.domain.call_steps import CallRules, DeletionReason, ExecutionResult, Submission, Transition
+from duetime.domain.call_steps import CallRules, DeletionReason, ExecutionResult, Transition
 from duetime.domain.executions import LoggedMessage
 from duetime.domain.namespaces import Namespace
-from duetime.domain.service_calls import CallChange, CallFailure, Method, ServiceCall, calls_namespace, request_spec
+from duetime.domain.service_calls import (
+    CallChange,
+    CallFailure,
+    Method,
+    ServiceCall,
+    Submission,
+    calls_namespace,
+    request_spec,
+)
 from duetime.domain.times import format_instant, to_milliseconds
 from duetime.runtime.eventbridge import CALLS_SOURCE
 

@@ -27,7 +27,7 @@ app.conf.update(
 _pool = urllib3.PoolManager(maxsize=_CONNECTIONS)
 
 
-@app.task(name="fire", max_retries=2, autoretry_for=(Exception,))
+@app.task(name="fire", max_retries=2, autoretry_for=(Exception,))  # type: ignore[untyped-decorator]  # not installed here
 def fire(url: str, n: int) -> None:
     response = _pool.request("POST", f"{url}s{n}", json={"n": n})
     if response.status != 200:
@@ -48,7 +48,12 @@ def work() -> None:
         for number in range(2)
     ]
     processes = [subprocess.Popen(command) for command in commands]
-    signal.signal(signal.SIGTERM, lambda *_: [process.terminate() for process in processes])
+
+    def stop(*_: object) -> None:
+        for process in processes:
+            process.terminate()
+
+    signal.signal(signal.SIGTERM, stop)
     for process in processes:
         process.wait()
 

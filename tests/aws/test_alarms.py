@@ -85,7 +85,7 @@ def written() -> dict[str, set[str]]:
     """By function, the metrics that it writes when everything happens."""
     lines: list[str] = []
     reporter = EmfReporter(lines.append, clock=FakeClock(), stage="any", function="any")
-    counters = {name: 1 for name in make_snapshot().counters if not name.startswith("outbox")}
+    counters: dict[str, Any] = {name: 1 for name in make_snapshot().counters if not name.startswith("outbox")}
     gauges = dict.fromkeys(make_snapshot().gauges, 1)
     reporter.report(make_snapshot(**counters, gauges=gauges, lags=[2.0], latencies=[1.0]))
     (directive,) = json.loads(lines[0])["_aws"]["CloudWatchMetrics"]

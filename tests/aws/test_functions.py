@@ -208,10 +208,10 @@ def test_the_service_calls_api_uses_just_the_permissions_that_it_has(
         often = submitted()
         execute_often(store, often)
         queries = ("", "status=Failed", "tag=a", "tag=a&tag=b", "name=rep", "starred=true", "correlationId=c")
-        queries += ("createdFrom=2026-01-01T00:00:00Z", "status=Scheduled&order=dueAt", "status=Failed&tag=a")
+        more_queries = ("createdFrom=2026-01-01T00:00:00Z", "status=Scheduled&order=dueAt", "status=Failed&tag=a")
         execution = json.loads(api.call("GET", f"{CALLS}/{ids[0]}/executions")[1])["items"][0]["id"]
         statuses = [
-            *(api.call("GET", CALLS, None, query)[0] for query in queries),
+            *(api.call("GET", CALLS, None, query)[0] for query in queries + more_queries),
             api.call("POST", CALLS, body | {"idempotencyKey": "k"})[0],
             api.call("GET", f"{CALLS}/{ids[0]}")[0],
             api.call("GET", f"{CALLS}/{ids[0]}/executions/{execution}")[0],

@@ -65,7 +65,7 @@ def records_of(ministack_url: str, table: str) -> list[dict[str, Any]]:
             StreamArn=stream["StreamArn"], ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
         )["ShardIterator"]
         records += streams.get_records(ShardIterator=iterator, Limit=1000)["Records"]
-    return json.loads(json.dumps(records, default=str))
+    return list(json.loads(json.dumps(records, default=str)))
 
 
 def test_the_outbox_publishes_what_the_stream_tells_of(

@@ -394,7 +394,7 @@ def test_the_layer_needs_the_same_packages_whatever_python_builds_it() -> None:
 
 def test_the_bill_has_the_defaults_of_the_parameters(template: Template) -> None:
     parameters = {name: each["Default"] for name, each in template.source["Parameters"].items()}
-    options = {option.name: option.default for option in app.commands["cost"].params}
+    options: dict[str | None, Any] = {option.name: option.default for option in app.commands["cost"].params}
     settings = PollerSettings(store="dynamodb://timers")
 
     assert options["shards"] == parameters["DefaultNumShards"]

@@ -21,7 +21,7 @@ def expect_status(page: Page, status: str) -> None:
 
 def names(page: Page) -> list[str]:
     page.locator(".region[aria-busy=false]").wait_for()
-    return page.locator("tbody .main-cell > a").all_inner_texts()
+    return list(page.locator("tbody .main-cell > a").all_inner_texts())
 
 
 def see_names(page: Page, wanted: list[str]) -> None:
@@ -35,7 +35,7 @@ def see_names(page: Page, wanted: list[str]) -> None:
 def events(page: Page) -> list[str]:
     """Types of those that are shown, when they are complete."""
     page.get_by_text("complete", exact=True).wait_for()
-    return page.locator(".events b").all_inner_texts()
+    return list(page.locator(".events b").all_inner_texts())
 
 
 def test_a_call_is_submitted_and_followed_to_its_end(console: Console, receiver: Receiver) -> None:

@@ -36,7 +36,7 @@ def open_form(console: Console) -> Page:
 
 
 def warnings(page: Page) -> list[str]:
-    return page.locator(".preview .notice").all_inner_texts()
+    return list(page.locator(".preview .notice").all_inner_texts())
 
 
 def test_a_schedule_is_created_with_a_preview(console: Console) -> None:
@@ -82,8 +82,8 @@ def test_a_schedule_is_created_with_a_preview(console: Console) -> None:
 
 def test_schedules_are_filtered(console: Console) -> None:
     console.make_namespace()
-    for name, more in {"a": {"tags": ["x"]}, "b": {"tags": ["x"], "paused": True}, "c": {}}.items():
-        make(console, name, "http://127.0.0.1:1/", cron="0 9 1 1 *", **more)
+    for name, tags, paused in (("a", ["x"], False), ("b", ["x"], True), ("c", [], False)):
+        make(console, name, "http://127.0.0.1:1/", cron="0 9 1 1 *", tags=tags, paused=paused)
     page = console.page
     console.open("schedules", console.namespace)
     page.locator("tbody tr").nth(2).wait_for()

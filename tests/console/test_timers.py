@@ -20,7 +20,7 @@ def expect_state(page: Page, state: str) -> None:
 
 def ids(page: Page) -> list[str]:
     page.locator(".region[aria-busy=false]").wait_for()
-    return page.locator("tbody .main-cell > a").all_inner_texts()
+    return list(page.locator("tbody .main-cell > a").all_inner_texts())
 
 
 def failed_ids(console: Console) -> set[str]:

@@ -26,6 +26,7 @@ from duetime.runtime.clock import SystemClock
 from duetime.stores.backends.sql.dialects.dialect import open_dialect
 from duetime.stores.port.calls import CallRef
 from duetime.testing.contract import call_builders as make
+from duetime.testing.contract.builders import seconds
 from tests.support.call_launcher import CALL_ID
 from tests.support.processes import ROOT, DuetimeProcess, DuetimeServer, command_environment
 from tests.support.receiver import Gate, Receiver, held, reply
@@ -269,7 +270,7 @@ def submit_many(house: House, receiver: Receiver, number: int, round_number: int
         make.submitted(
             call_id=f"call-{round_number:02}-{index:04}",
             now=now,
-            due_at=now + make.seconds(round(chance.uniform(-1.0, 4.0), 3)),
+            due_at=now + seconds(round(chance.uniform(-1.0, 4.0), 3)),
             **fields(receiver, retry_policy_json=chance.choice([None, TWO_ATTEMPTS])),
         )
         for index in range(number)

@@ -173,7 +173,7 @@ class _Player:
         )
         number = len(self._requests[name])
         given = self._plan.responses[name]
-        response = dict(given[number - 1]) if number <= len(given) else {"status": 200}
+        response: dict[str, Any] = given[number - 1] if number <= len(given) else {"status": 200}
         seconds = response.get("seconds", 0.001)
         body = dict(response.get("body", {}))
         if "nextExecuteAt" in body:
@@ -193,7 +193,7 @@ class _Player:
         if step.call is not None:
             path = path.format(call=self._calls[step.call] if step.call < len(self._calls) else "none")
         answer = self._api.call(step.method, path, step.body, headers=step.headers)
-        body = json.loads(answer.text) if answer.text else None
+        body: Any = json.loads(answer.text) if answer.text else None
         if answer.status == 202 and path.startswith("/v1/tenants/") and body["id"] not in self._calls:
             self._calls.append(body["id"])
         return {"request": f"{step.method} {path}", "status": answer.status, "body": body}
@@ -209,13 +209,13 @@ class _Player:
 
     def _call(self, call_id: str) -> Any:
         path = f"/v1/tenants/{TENANT}/service-calls/{call_id}"
-        call = self._get(path)
+        call: Any = self._get(path)
         if not isinstance(call, dict):
             return {"id": call_id, "gone": call}
         executions = [
             self._get(f"{path}/executions/{item['id']}") for item in self._api.all_pages(f"{path}/executions")
         ]
-        return call | {"executions": executions, "events": self._get(f"{path}/events")["items"]}
+        return {**call, "executions": executions, "events": self._get(f"{path}/events")["items"]}
 
     def _rows(self) -> dict[str, list[dict[str, Any]]]:
         """As the store keeps them; leases, workers and versions of the schema are no business of a history."""
@@ -241,7 +241,7 @@ def _with_counted_ids(history: History) -> History:
     """Ids that were made, replaced by their number in the order in which they appear: who makes fewer ids in between
     shall not differ."""
     numbers: dict[str, str] = {}
-    return _counted(history, partial(_number, numbers))
+    return dict(_counted(history, partial(_number, numbers)))
 
 
 def _number(numbers: dict[str, str], match: re.Match[str]) -> str:

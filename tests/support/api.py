@@ -12,6 +12,7 @@ from typing import Any
 from duetime.api.context import ApiContext
 from duetime.api.handler import build_handler
 from duetime.delivery.encryption import SecretBox
+from duetime.domain.clock import Clock
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
@@ -74,7 +75,7 @@ class ContendedStore(Overlay):
 
 def context_for(
     store: Store,
-    clock: FakeClock,
+    clock: Clock,
     stored: list[Timer] | None = None,
     *,
     secret_box: SecretBox | None = None,

@@ -15,16 +15,17 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
 
 from duetime.domain.call_steps import Transition
 from duetime.runtime import wiring
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.logs import LogFormat, LogLevel, configure_logging
 from duetime.runtime.settings import WorkerSettings, load_settings
+from duetime.stores.core.calls import CallStore
 from duetime.testing.contract import call_builders as make
 from tests.support.faulty_calls import FaultyCalls, is_begin, is_end
-from tests.support.parts import Overlay
+from tests.support.parts import overlaid
 
 CALL_ID = "01988888-0000-7000-8000-000000000001"
 
@@ -52,17 +53,17 @@ def submit(store_url: str) -> None:
 
 
 def poll(store_url: str, point: str) -> None:
-    points: dict[str, dict[str, Callable[[Sequence[Transition]], None]]] = {
-        "before begin": {"before": dying_when(is_begin)},
-        "after begin": {"after": dying_when(is_begin)},
-        "before end": {"before": dying_when(is_end)},
-        "after end": {"after": dying_when(is_end)},
-        "never": {},
+    points: dict[str, Callable[[CallStore], CallStore]] = {
+        "before begin": partial(FaultyCalls, before=dying_when(is_begin)),
+        "after begin": partial(FaultyCalls, after=dying_when(is_begin)),
+        "before end": partial(FaultyCalls, before=dying_when(is_end)),
+        "after end": partial(FaultyCalls, after=dying_when(is_end)),
+        "never": FaultyCalls,
     }
     settings = load_settings(WorkerSettings, {"store": store_url})
     with wiring.opened_store(store_url) as store:
         clock = wiring.store_clock(store)
-        faulty: Any = Overlay(store, calls=FaultyCalls(store.calls, **points[point]))  # type: ignore[arg-type]
+        faulty = overlaid(store, calls=points[point](store.calls))
         with wiring.opened_poller(faulty, settings, clock, secret_box=None) as poller:
             asyncio.run(poller.run(asyncio.Event()))
 

@@ -9,7 +9,6 @@ from typing import Any
 from duetime.domain.call_steps import Transition
 from duetime.stores.core.calls import CallStore
 from duetime.stores.port.calls import ApplyStatus
-from tests.support.parts import Overlay
 
 Hook = Callable[[Sequence[Transition]], None]
 
@@ -17,7 +16,7 @@ Hook = Callable[[Sequence[Transition]], None]
 def _nothing(transitions: Sequence[Transition]) -> None: ...
 
 
-class FaultyCalls(Overlay):
+class FaultyCalls(CallStore):
     """The call store that it is given, with something before and after ``apply``: either may raise. What it
     ``puts_off`` is not applied, and is UNAVAILABLE."""
 
@@ -29,8 +28,8 @@ class FaultyCalls(Overlay):
         after: Hook = _nothing,
         puts_off: Callable[[Transition], bool] = lambda transition: False,
     ) -> None:
-        super().__init__(calls)
-        self._calls = calls
+        super().__init__(calls._backend)
+        self.on_events = calls.on_events
         self.puts_off = puts_off
         self.before = before
         self.after = after
@@ -38,13 +37,13 @@ class FaultyCalls(Overlay):
 
     def get(self, refs: Sequence[Any], *, now: datetime) -> Any:
         self.get_hook(refs)
-        return self._calls.get(refs, now=now)
+        return super().get(refs, now=now)
 
     def apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus]:
         self.before(transitions)
         taken = [not self.puts_off(transition) for transition in transitions]
         chosen = [transition for transition, is_taken in zip(transitions, taken, strict=True) if is_taken]
-        applied = iter(self._calls.apply(chosen, now=now))
+        applied = iter(super().apply(chosen, now=now))
         self.after(transitions)
         return [next(applied) if is_taken else ApplyStatus.UNAVAILABLE for is_taken in taken]
 

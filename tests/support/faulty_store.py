@@ -53,9 +53,7 @@ class FaultyStore(Intercepted):
     def __init__(self, store: TimedStore, faults: Faults) -> None:
         super().__init__(store, self._operate)
         self._faults = faults
-        self.calls: CallStore = FaultyCalls(  # type: ignore[assignment]
-            store.calls, before=faults.fail_before, after=faults.fail_after
-        )
+        self.calls: CallStore = FaultyCalls(store.calls, before=faults.fail_before, after=faults.fail_after)
 
     def _operate(self, name: str, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         if name not in self._OPERATIONS:

@@ -15,7 +15,9 @@ from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.shards import Lease
-from duetime.stores.core.leases import HasDied, nobody_has
+from duetime.stores.core.calls import CallStore
+from duetime.stores.core.leases import HasDied, LeaseStore, nobody_has
+from duetime.stores.core.outbox import Outbox
 from duetime.stores.port.calls import CallRef, EventOf
 from duetime.stores.port.outbox import OutboxEvent
 from duetime.testing.contract import call_builders as make
@@ -44,7 +46,7 @@ def make_event(
     )
 
 
-class FakeOutbox:
+class FakeOutbox(Outbox, CallStore):
     """``Outbox``, and ``prune`` of ``CallStore``, for several threads. ``is_down`` makes every call raise."""
 
     def __init__(self) -> None:
@@ -103,7 +105,7 @@ class FakeOutbox:
             raise StoreUnavailable("down")
 
 
-class FakeLeases:
+class FakeLeases(LeaseStore):
     """One lease at a time, by the time that callers pass in."""
 
     def __init__(self) -> None:
@@ -119,7 +121,7 @@ class FakeLeases:
         *,
         lease_seconds: float,
         metadata: str,
-        has_died: HasDied,
+        has_died: HasDied = nobody_has,
         now: datetime,
     ) -> list[Lease | None]:
         del metadata
@@ -189,19 +191,18 @@ def first_occurrences(numbers: Sequence[int]) -> list[int]:
 
 
 def make_relay(
-    outbox: Any,
+    outbox: FakeOutbox,
     publishers: Sequence[EventPublisher],
     clock: Clock,
     *,
-    leases: Any = None,
+    leases: LeaseStore | None = None,
     owner_id: str = "a",
     has_died: HasDied = nobody_has,
     random: Callable[[], float] = lambda: 0.5,
     **settings: Any,
 ) -> OutboxRelay:
-    held: Any = leases or FakeLeases()
     return OutboxRelay(
-        held,
+        leases or FakeLeases(),
         outbox,
         publishers,
         calls=outbox,

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from duetime.domain.errors import StoreUnavailable
 
+T = TypeVar("T")
 PARTS = ("timers", "schedules", "leases", "catalogue", "calls", "outbox", "transfer")
 
 
 class Overlay:
-    """``target``, but for what is given, as in ``Overlay(store, timers=Overlay(store.timers, put=put))``."""
+    """``target``, but for what is given."""
 
     def __init__(self, target: Any, **given: Any) -> None:
         self._target = target
@@ -20,6 +21,13 @@ class Overlay:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._target, name)
+
+
+def overlaid(target: T, **given: Any) -> T:
+    """``target``, but for what is given, as in ``overlaid(store, timers=overlaid(store.timers, put=put))``."""
+    overlay: Any = Overlay(target, **given)
+    has_all: T = overlay
+    return has_all
 
 
 class Intercepted:

@@ -111,7 +111,7 @@ class Tenant:
     name: str
     handler: Handler
     keys: Mapping[Role, str]
-    parameters: Mapping[str, str]
+    parameters: dict[str, str]
 
     @property
     def mark(self) -> str:

@@ -61,7 +61,7 @@ class DrainSettings(LambdaSettings):
     """Lambda functions that accept or call callback URLs."""
 
     drain_seconds: float = Field(
-        120.0,
+        default=120.0,
         # The default timeout is accepted everywhere. Twice as much, and the last writes, fit into a poller's life.
         ge=DEFAULT_CALLBACK_TIMEOUT_SECONDS,
         le=400,
@@ -75,7 +75,7 @@ class WakingSettings(LambdaSettings):
     """Lambda functions that store timers."""
 
     poller_function: str = Field(
-        "",
+        default="",
         max_length=2048,
         description="Lambda function of the poller (name or ARN), invoked when the pollers sleep and a timer is due"
         " soon. Empty: they never sleep.",
@@ -86,7 +86,10 @@ class TimerEventSettings(LambdaSettings):
     """Lambda functions that publish events of timers."""
 
     event_bus: str = Field(
-        "default", min_length=1, max_length=256, description="EventBridge bus for the events of timers and schedules."
+        default="default",
+        min_length=1,
+        max_length=256,
+        description="EventBridge bus for the events of timers and schedules.",
     )
 
 
@@ -102,46 +105,50 @@ class PollerSettings(DrainSettings, TimerEventSettings, EngineTuning):
     """The poller on Lambda."""
 
     max_in_flight: int = Field(
-        400,
+        default=400,
         ge=1,
         le=100_000,
         description="Callbacks in flight, not counting slow ones. The default fits into the 1,024 open files that"
         " Lambda allows.",
     )
     shards_per_poller: int = Field(
-        64,
+        default=64,
         ge=1,
         le=MAX_SHARDS_PER_POLLER,
         description="Shards of one invocation. It invokes itself for further ones.",
     )
     lease_seconds: float = Field(
-        30.0,
+        default=30.0,
         gt=2 * SKEW_MARGIN_SECONDS,
         allow_inf_nan=False,
         description="Time after which other pollers may take over the shards of one that died.",
     )
     sleep: Annotated[Sleep, AnyCase] = Field(
-        Sleep.AUTO,
+        default=Sleep.AUTO,
         description="`auto`: the pollers end while nothing is due for 5 minutes, and functions that store a timer"
         " start them. `never`: one always runs.",
     )
     deadline_margin_seconds: Seconds = Field(
-        5.0, description="The poller drains and releases its shards this long before Lambda's own deadline."
+        default=5.0, description="The poller drains and releases its shards this long before Lambda's own deadline."
     )
-    stage: str = Field("dev", min_length=1, max_length=64, description="Dimension of the metrics, with the function.")
+    stage: str = Field(
+        default="dev", min_length=1, max_length=64, description="Dimension of the metrics, with the function."
+    )
 
 
 class OutboxSettings(WakingSettings, OutboxTuning):
     """The outbox on Lambda."""
 
     event_publishers: Annotated[str, AfterValidator(checked_by(read_publishers))] = Field(
-        "webhook,eventbridge",
+        default="webhook,eventbridge",
         description="Publishers of the events of service calls: `webhook` (of the tenant), `eventbridge`, `log`;"
         " comma separated.",
     )
-    stage: str = Field("dev", min_length=1, max_length=64, description="Dimension of the metrics, with the function.")
+    stage: str = Field(
+        default="dev", min_length=1, max_length=64, description="Dimension of the metrics, with the function."
+    )
     sweep_after_seconds: Seconds = Field(
-        120.0,
+        default=120.0,
         description="Age at which a pending event is published by the schedule instead of the stream.",
     )
 
@@ -150,12 +157,12 @@ class WorkerSettings(LocalEgressSettings, EngineTuning, LocalEvents, LocalHttp, 
     """``duetime worker``."""
 
     metrics_port: int = Field(
-        0,
+        default=0,
         ge=0,
         le=65_535,
         description="Port of GET /metrics for Prometheus; 0: none. `serve` has /metrics on its own port.",
     )
-    metrics_host: str = Field("127.0.0.1", min_length=1, description="Address of GET /metrics.")
+    metrics_host: str = Field(default="127.0.0.1", min_length=1, description="Address of GET /metrics.")
 
 
 class ClockKind(StrEnum):
@@ -175,27 +182,29 @@ class LocalSettings(
 ):
     """``duetime serve``."""
 
-    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
-    port: int = Field(8080, ge=0, le=65_535, description="Port to listen on; 0: a free one.")
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
+    port: int = Field(default=8080, ge=0, le=65_535, description="Port to listen on; 0: a free one.")
     workers: int = Field(
-        0,
+        default=0,
         ge=0,
         le=64,
         description="Pollers, one process each. They share the shards. 0: two where there are two cores, but one"
         " for a store in memory.",
     )
-    auth: bool = Field(False, description="Require an API key. `duetime keys create --store` creates the first one.")
+    auth: bool = Field(
+        default=False, description="Require an API key. `duetime keys create --store` creates the first one."
+    )
     open_to_network: bool = Field(
-        False,
+        default=False,
         description="Allow an address that other machines can reach although no API key is required.",
     )
     clock: Annotated[ClockKind, AnyCase] = Field(
-        ClockKind.REAL,
+        default=ClockKind.REAL,
         description="`virtual` is for tests: time stands still until POST /v1/clock/advance moves it, and the store"
         " is in memory (docs/testing.md).",
     )
     start: Annotated[str, AfterValidator(_check_start)] = Field(
-        "", description="Start of virtual time, like 2026-01-01T00:00:00Z. Empty: now."
+        default="", description="Start of virtual time, like 2026-01-01T00:00:00Z. Empty: now."
     )
 
     @property
@@ -214,13 +223,17 @@ class DirectSettings(LocalEgressSettings, ApiTuning, LocalKeySettings):
 class ClientSettings(Settings):
     """Commands that call a server."""
 
-    log_level: Annotated[LogLevel, AnyCase] = Field(LogLevel.WARNING, description="Lowest level that is logged.")
-    url: str = Field("http://127.0.0.1:8080", min_length=1, description="URL of the server.")
+    log_level: Annotated[LogLevel, AnyCase] = Field(
+        default=LogLevel.WARNING, description="Lowest level that is logged."
+    )
+    url: str = Field(default="http://127.0.0.1:8080", min_length=1, description="URL of the server.")
     tenant: Annotated[str, AfterValidator(_check_given_tenant)] = Field(
-        "", description="Tenant. Empty: that of the API key."
+        default="", description="Tenant. Empty: that of the API key."
     )
     api_key: str = Field(
-        "", repr=False, description="API key, if the server requires one. There is no option, since it is a secret."
+        default="",
+        repr=False,
+        description="API key, if the server requires one. There is no option, since it is a secret.",
     )
 
 

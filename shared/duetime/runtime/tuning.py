@@ -98,9 +98,9 @@ class Settings(BaseModel):
     # Only the model of the entry point is built: each cold start pays for what is.
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
-    log_level: Annotated[LogLevel, AnyCase] = Field(LogLevel.INFO, description="Lowest level that is logged.")
+    log_level: Annotated[LogLevel, AnyCase] = Field(default=LogLevel.INFO, description="Lowest level that is logged.")
     log_format: Annotated[LogFormat, AnyCase] = Field(
-        LogFormat.TEXT, description="Log text for people, or one JSON object per line."
+        default=LogFormat.TEXT, description="Log text for people, or one JSON object per line."
     )
 
 
@@ -108,7 +108,7 @@ class StoreSettings(Settings):
     """Settings of ``duetime init``, and of every entry point with a store."""
 
     store: Annotated[str, AfterValidator(_check_store_url)] = Field(
-        "sqlite:///data/duetime.db",
+        default="sqlite:///data/duetime.db",
         repr=False,  # the URL of a database server carries its password
         min_length=1,
         description="URL of the store, like sqlite:///path.db or postgresql://user@host/database (docs/stores.md)."
@@ -121,7 +121,7 @@ class LambdaSettings(StoreSettings):
     """Settings of every Lambda function. The store has no default."""
 
     log_format: Annotated[LogFormat, AnyCase] = Field(
-        LogFormat.JSON, description="Log text for people, or one JSON object per line."
+        default=LogFormat.JSON, description="Log text for people, or one JSON object per line."
     )
     store: Annotated[str, AfterValidator(_check_store_url)] = Field(
         repr=False, min_length=1, description="URL of the store: dynamodb://table, in the same region."
@@ -132,7 +132,7 @@ class KeySettings(StoreSettings):
     """Settings of every entry point that encrypts or decrypts signing secrets."""
 
     kms_key_id: str = Field(
-        "", description="AWS KMS key (id, ARN or alias) that encrypts signing secrets. Empty: none."
+        default="", description="AWS KMS key (id, ARN or alias) that encrypts signing secrets. Empty: none."
     )
 
 
@@ -140,7 +140,7 @@ class LocalKeySettings(KeySettings):
     """Settings of commands that can encrypt with a key file. ``duetime import``."""
 
     key_file: str = Field(
-        "",
+        default="",
         description="File of the key that encrypts signing secrets, created when needed. Empty: `duetime.key` beside"
         " an SQLite file.",
     )
@@ -151,19 +151,19 @@ class EgressSettings(StoreSettings):
     targets."""
 
     egress_allow_cidrs: Annotated[str, AfterValidator(checked_by(parse_cidrs))] = Field(
-        "", description="Non-public address blocks (CIDR) that callbacks may go to, comma separated."
+        default="", description="Non-public address blocks (CIDR) that callbacks may go to, comma separated."
     )
     egress_allow_hosts: Annotated[str, AfterValidator(checked_by(parse_hosts))] = Field(
-        "", description="Hosts whose addresses may be non-public, exact or *.suffix, comma separated."
+        default="", description="Hosts whose addresses may be non-public, exact or *.suffix, comma separated."
     )
-    egress_https_only: bool = Field(False, description="Require https for callback URLs.")
+    egress_https_only: bool = Field(default=False, description="Require https for callback URLs.")
     allowed_targets: Annotated[str, AfterValidator(checked_by(parse_allowed))] = Field(
-        "",
+        default="",
         description="ARNs of queues, topics, buses, functions and state machines that timers and service calls may"
         " deliver to, exact or with * at the end, comma separated.",
     )
     egress_allow_loopback: bool = Field(
-        False, description="Allow callbacks to loopback addresses, 127.0.0.0/8 and ::1."
+        default=False, description="Allow callbacks to loopback addresses, 127.0.0.0/8 and ::1."
     )
 
     def egress_policy(self) -> EgressPolicy:
@@ -179,7 +179,7 @@ class LocalEgressSettings(EgressSettings):
     """On a developer's machine receivers are usually local, so loopback is allowed by default."""
 
     egress_allow_loopback: bool = Field(
-        True, description="Allow callbacks to loopback addresses, 127.0.0.0/8 and ::1."
+        default=True, description="Allow callbacks to loopback addresses, 127.0.0.0/8 and ::1."
     )
 
 
@@ -187,14 +187,14 @@ class CallTuning(StoreSettings):
     """Settings of every entry point that stores or changes service calls."""
 
     call_retention_seconds: float = Field(
-        30 * 86_400.0,
+        default=30 * 86_400.0,
         ge=0,
         le=MAX_DURATION_SECONDS,
         allow_inf_nan=False,
         description="How long a finished service call without a star is kept. 0: for ever.",
     )
     default_num_shards: int = Field(
-        DEFAULT_NUM_SHARDS,
+        default=DEFAULT_NUM_SHARDS,
         ge=1,
         le=MAX_NUM_SHARDS,
         description="Default number of shards of a namespace, and of a tenant's service calls.",
@@ -208,7 +208,7 @@ class TimerTuning(StoreSettings):
     """Settings of every entry point that ends timers."""
 
     fired_retention_seconds: float = Field(
-        _ENGINE.fired_retention_seconds,
+        default=_ENGINE.fired_retention_seconds,
         ge=0,
         le=MAX_DURATION_SECONDS,
         allow_inf_nan=False,
@@ -221,12 +221,12 @@ class RedactionTuning(StoreSettings):
     """Settings of every entry point that shows or logs requests of clients."""
 
     call_log_redact_headers: Annotated[str, AfterValidator(checked_by(parse_name_patterns))] = Field(
-        DEFAULT_HEADERS,
+        default=DEFAULT_HEADERS,
         description="Headers whose values are redacted in the execution log and for readers: names, * for any text,"
         " ! before an exception, comma separated. `none`: none.",
     )
     call_log_redact_fields: Annotated[str, AfterValidator(checked_by(parse_name_patterns))] = Field(
-        DEFAULT_FIELDS,
+        default=DEFAULT_FIELDS,
         description="The same for query parameters, form fields and JSON members.",
     )
 
@@ -241,12 +241,12 @@ class ExecutionTuning(CallTuning, RedactionTuning):
     """Settings of every entry point that executes service calls."""
 
     call_watchdog_grace_seconds: Seconds = Field(
-        CallRules().watchdog_grace_seconds,
+        default=CallRules().watchdog_grace_seconds,
         description="How long after its timeout an unreported execution fails.",
     )
-    call_log_bodies: bool = Field(True, description="Keep bodies in the execution log.")
+    call_log_bodies: bool = Field(default=True, description="Keep bodies in the execution log.")
     call_log_max_body_bytes: int = Field(
-        DEFAULT_MAX_BODY_BYTES,
+        default=DEFAULT_MAX_BODY_BYTES,
         ge=0,
         le=DEFAULT_MAX_BODY_BYTES,
         description="Bytes of a body that the execution log keeps.",
@@ -281,14 +281,14 @@ class HttpTuning(StoreSettings):
     """Settings of every entry point that serves the API over HTTP."""
 
     auth_cache_seconds: float = Field(
-        5.0,
+        default=5.0,
         ge=0,
         le=300,
         allow_inf_nan=False,
         description="How long a valid API key is cached. A deleted key works at most this long.",
     )
     cors_origins: Annotated[str, AfterValidator(checked_by(_parse_origins))] = Field(
-        "",
+        default="",
         max_length=1024,
         description="Origins of pages that may use the API in a browser, like https://app.example, comma separated."
         " Each is exact; by default none may.",
@@ -307,75 +307,76 @@ class EngineTuning(KeySettings, EgressSettings, TimerTuning, ExecutionTuning):
     """Settings of every entry point with a poller."""
 
     lease_seconds: float = Field(
-        _ENGINE.lease_seconds,
+        default=_ENGINE.lease_seconds,
         gt=2 * SKEW_MARGIN_SECONDS,
         allow_inf_nan=False,
         description="Time after which other pollers take over the shards of one that died.",
     )
     poll_interval_seconds: Seconds = Field(
-        _ENGINE.poll_interval_seconds,
+        default=_ENGINE.poll_interval_seconds,
         description="Time within which timers are seen that another machine or another `worker` stores.",
     )
     max_in_flight: int = Field(
-        _ENGINE.max_in_flight, ge=1, le=100_000, description="Callbacks in flight, not counting slow ones."
+        default=_ENGINE.max_in_flight, ge=1, le=100_000, description="Callbacks in flight, not counting slow ones."
     )
     max_slow_in_flight: int | None = Field(
-        None,
+        default=None,
         ge=0,
         le=100_000,
         description="Slow callbacks in flight (longer than 250 ms), in addition. Default: 4/5 of max_in_flight.",
     )
     max_in_flight_per_namespace: int | None = Field(
-        None,
+        default=None,
         ge=1,
         le=100_000,
         description="Callbacks in flight of one namespace, with slow ones. Default: 4/5 of max_in_flight.",
     )
     max_in_flight_per_host: int | None = Field(
-        None,
+        default=None,
         ge=1,
         le=100_000,
         description="Callbacks in flight to one host, with slow ones; 3/4 of them for one namespace. Default: 1/2 of"
         " max_in_flight.",
     )
     initial_window: int = Field(
-        _ENGINE.initial_window,
+        default=_ENGINE.initial_window,
         ge=1,
         le=100_000,
         description="Callbacks in flight to a host before its first response; each response adds one. A namespace"
         " with its own maxInFlight starts with that.",
     )
     breaker_failures: int = Field(
-        _ENGINE.breaker_failures,
+        default=_ENGINE.breaker_failures,
         ge=1,
         le=100_000,
         description="Consecutive failures of a host (no response; 502, 503 or 504 for 1 s) that open its breaker.",
     )
     breaker_pause_seconds: Seconds = Field(
-        _ENGINE.breaker_pause_seconds,
+        default=_ENGINE.breaker_pause_seconds,
         description="Pause before a host with an open breaker is tried again; doubled each time it fails.",
     )
     breaker_max_pause_seconds: Seconds = Field(
-        _ENGINE.breaker_max_pause_seconds, description="The longest such pause."
+        default=_ENGINE.breaker_max_pause_seconds, description="The longest such pause."
     )
     drain_seconds: Seconds = Field(
-        _ENGINE.drain_seconds, description="Time that a stop waits for callbacks in flight."
+        default=_ENGINE.drain_seconds, description="Time that a stop waits for callbacks in flight."
     )
     failed_retention_seconds: Retention = Field(
-        _ENGINE.failed_retention_seconds, description="How long a failed timer stays readable and can be redriven."
+        default=_ENGINE.failed_retention_seconds,
+        description="How long a failed timer stays readable and can be redriven.",
     )
     public_url: Annotated[str, AfterValidator(_check_public_url)] = Field(
-        "",
+        default="",
         max_length=1024,
         description="URL at which receivers find the API. Callbacks then have a signed `ackUrl` for long work.",
     )
     metrics_namespaces: Annotated[str, AfterValidator(checked_by(_read_namespaces))] = Field(
-        "",
+        default="",
         description="Namespaces with metrics of their own: lag, missed and skipped occurrences. Up to 20, comma"
         " separated.",
     )
     attempt_excerpt_bytes: int = Field(
-        _ENGINE.attempt_excerpt_bytes,
+        default=_ENGINE.attempt_excerpt_bytes,
         ge=0,
         le=2048,
         description="Bytes of a response body that the attempt log keeps; 1/4 of that for a success; 0: none.",
@@ -407,11 +408,13 @@ class OutboxTuning(StoreSettings):
     """Settings of every entry point that publishes events of service calls."""
 
     event_publishers: Annotated[str, AfterValidator(checked_by(read_publishers))] = Field(
-        "webhook,log",
+        default="webhook,log",
         description="Publishers of the events of service calls: `webhook` (of the tenant), `log`, `eventbridge`;"
         " comma separated. `none`: this process publishes nothing, so another one must.",
     )
-    event_bus: str = Field("default", min_length=1, max_length=256, description="EventBridge bus for `eventbridge`.")
+    event_bus: str = Field(
+        default="default", min_length=1, max_length=256, description="EventBridge bus for `eventbridge`."
+    )
 
     @property
     def publishers(self) -> tuple[EventPublisherName, ...]:
@@ -422,7 +425,7 @@ class RelayTuning(OutboxTuning):
     """Settings of commands that publish events."""
 
     event_retention_seconds: Retention = Field(
-        7 * 86_400.0,
+        default=7 * 86_400.0,
         description="How long published events stay readable. DynamoDB uses `event_retention` in its URL instead.",
     )
 
@@ -431,7 +434,7 @@ class LocalHttp(StoreSettings):
     """Settings of servers on one machine that require no API key."""
 
     allowed_hosts: Annotated[str, AfterValidator(checked_by(parse_hosts))] = Field(
-        "",
+        default="",
         description="Host names accepted by a server without API keys, in addition to addresses and localhost: exact"
         " or *.suffix, comma separated.",
     )
@@ -441,7 +444,7 @@ class LocalEvents(StoreSettings):
     """Settings for the events of failed timers on one machine, which are logged, too."""
 
     failed_hook_url: Annotated[str, AfterValidator(_check_hook_url)] = Field(
-        "",
+        default="",
         repr=False,  # it may carry a secret
         max_length=2048,
         description="URL that gets a POST for each event of timers and schedules. There is no option, since it may"

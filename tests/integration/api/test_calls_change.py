@@ -115,7 +115,13 @@ def test_labels_can_be_changed_always_due_time_and_request_only_while_nothing_is
     calls.begin(call_id)
     if status.is_finished:
         calls.finish(call_id, is_ok=status is CallStatus.SUCCEEDED)
-    for body in ({"dueAt": "2027-01-01T00:00:00Z"}, {"delay": 1}, {"request": {}}, {"request": {"body": 1}}):
+    changes: list[dict[str, Any]] = [
+        {"dueAt": "2027-01-01T00:00:00Z"},
+        {"delay": 1},
+        {"request": {}},
+        {"request": {"body": 1}},
+    ]
+    for body in changes:
         answer = calls.patch(call_id, body | {"starred": True})
         code = "service_call_finished" if status.is_finished else "service_call_running"
         assert (answer.status, answer.code) == (409, code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.support.clock import NOW
 from tests.support.http import Api
 
 
-def ids(items: list[Any]) -> list[str]:
+def ids(items: Sequence[Any]) -> list[str]:
     return sorted(item["id"] for item in items)
 
 

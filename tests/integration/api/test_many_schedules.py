@@ -38,7 +38,7 @@ def listed(world: World, **query: Any) -> set[str]:
     found: list[str] = []
     cursor = None
     while True:
-        more = {} if cursor is None else {"cursor": cursor}
+        more: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
         page = world.api.call("GET", PATH, query={**query, "limit": 2, **more}).json()
         found += [each["id"] for each in page["items"]]
         cursor = page["nextCursor"]
@@ -151,7 +151,7 @@ def test_a_backfill_is_made_a_page_at_a_time_at_the_rate_of_the_whole(world: Wor
 @pytest.mark.parametrize("end", [{}, {"to": "2027-01-01T00:00:00Z"}], ids=["now", "later"])
 def test_what_comes_due_between_two_pages_is_not_backfilled(world: World, end: dict[str, str]) -> None:
     created(world, cron=..., every="1h")
-    given = {"from": "2026-12-20T13:30:00Z", "limit": 1, **end}
+    given: dict[str, Any] = {"from": "2026-12-20T13:30:00Z", "limit": 1, **end}
     page = backfill(world, **given)
     world.clock.advance(3600)
     assert world.api.call("PATCH", f"{PATH}/s1", {"window": "1s"}).json()["nextScheduledAt"][11:13] == "17"

@@ -15,7 +15,7 @@ from duetime.domain.tenants import DEFAULT_TENANT
 from tests.support.api import World, context_for
 from tests.support.clock import NOW
 from tests.support.http import Answer, Api
-from tests.support.parts import Overlay
+from tests.support.parts import Overlay, overlaid
 
 PATH = "/v1/namespaces/default"
 TIMER = {"delay": "1h", "callbackUrl": "https://receiver.test/hook"}
@@ -168,8 +168,8 @@ def test_a_process_that_cannot_read_namespaces_knows_none_that_is_gone(world: Wo
     def unreadable(_: str) -> None:
         raise StoreUnavailable("the catalogue does not answer")
 
-    catalogue = Overlay(world.store.catalogue)
-    other = NamespaceCache(Overlay(world.store, catalogue=catalogue), world.clock)
+    catalogue: Any = Overlay(world.store.catalogue)
+    other = NamespaceCache(overlaid(world.store, catalogue=catalogue), world.clock)
     assert other.get("default", None).num_shards == 4
     catalogue.get_namespace = unreadable
     world.clock.advance(12)

@@ -33,7 +33,7 @@ from tests.support.clock import FakeClock
 from tests.support.dictionary import DictionaryBackend
 from tests.support.http import Answer, Api
 from tests.support.interleaving import Interleaving
-from tests.support.parts import Overlay
+from tests.support.parts import overlaid
 
 PATH = "/v1/namespaces/default"
 TIMER_BODY = {"delay": "1h", "callbackUrl": "https://receiver.test/hook"}
@@ -41,7 +41,8 @@ SWITCH_SECONDS = RESHARD_AFTER.total_seconds()
 PAUSE_SECONDS = RESHARD_PAUSE.total_seconds()
 
 
-def reshard(api: Api, num_shards: int = 16, **headers: str) -> Answer:
+def reshard(api: Api, num_shards: int = 16, *, if_match: str | None = None) -> Answer:
+    headers = {} if if_match is None else {"if-match": if_match}
     return api.call("POST", f"{PATH}/reshard", {"numShards": num_shards}, headers=headers)
 
 
@@ -93,8 +94,8 @@ def test_a_bad_number_is_named(world: World, number: object) -> None:
 
 
 def test_a_reshard_honours_if_match(world: World) -> None:
-    assert reshard(world.api, **{"if-match": '"2"'}).status == 412
-    assert reshard(world.api, **{"if-match": '"1"'}).status == 200
+    assert reshard(world.api, if_match='"2"').status == 412
+    assert reshard(world.api, if_match='"1"').status == 200
     assert world.api.call("POST", "/v1/namespaces/nobody/reshard", {"numShards": 2}).status == 404
 
 
@@ -268,16 +269,13 @@ def test_in_whatever_order_requests_come_an_id_is_there_once(prepare: Prepare) -
         acts: list[Callable[[], object]] = []
         for number in range(4):
             timer = make_timer(namespace, timer_id, payload_json=f"{number}")
-            acts.append(
-                chance.choice(
-                    [
-                        partial(store.timers.put, [timer], mode=PutMode.CREATE, now=NOW),
-                        partial(store.timers.put, [timer], mode=PutMode.REPLACE, now=NOW),
-                        partial(store.timers.delete, namespace, [TimerRef(timer_id)], now=NOW),
-                        partial(store.timers.prune, now=NOW, limit=9),
-                    ]
-                )
-            )
+            possible: list[Callable[[], object]] = [
+                partial(store.timers.put, [timer], mode=PutMode.CREATE, now=NOW),
+                partial(store.timers.put, [timer], mode=PutMode.REPLACE, now=NOW),
+                partial(store.timers.delete, namespace, [TimerRef(timer_id)], now=NOW),
+                partial(store.timers.prune, now=NOW, limit=9),
+            ]
+            acts.append(chance.choice(possible))
 
         results = order.run(acts)
 
@@ -321,8 +319,8 @@ class Process:
     slow: list[tuple[datetime, list[Write], datetime]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        catalogue = Overlay(self.store.catalogue, get_namespace=self._get_namespace)
-        self.namespaces = NamespaceCache(Overlay(self.store, catalogue=catalogue), self.clock)
+        catalogue = overlaid(self.store.catalogue, get_namespace=self._get_namespace)
+        self.namespaces = NamespaceCache(overlaid(self.store, catalogue=catalogue), self.clock)
         self.timers = Timers(self.store, self.clock, lambda _: None, RETENTION)
 
     def _get_namespace(self, name: str) -> Namespace | None:
@@ -363,8 +361,8 @@ class Fleet:
             self._store(action, process, timer_id, now)
 
     def _store(self, action: str, process: Process, timer_id: str, now: datetime) -> None:
-        content = {"execute_at": NOW + RETENTION, "payload_json": f"{next(self._numbers)}"}
-        timer = make_timer(process.namespaces.open("default", None), timer_id, now=now, **content)
+        namespace, payload = process.namespaces.open("default", None), f"{next(self._numbers)}"
+        timer = make_timer(namespace, timer_id, now=now, execute_at=NOW + RETENTION, payload_json=payload)
         mode = PutMode.REPLACE if action == "replace" else PutMode.CREATE
         if action == "slow":
             arrives_at = self.true.now() + seconds(MOST_WRITE)
@@ -373,7 +371,7 @@ class Fleet:
                 process.slow.append((arrives_at, writes, now))
                 raise UnderWayError
 
-            slow = Store(Overlay(self.backend, write=send))
+            slow = Store(overlaid(self.backend, write=send))
             with suppress(UnderWayError):
                 slow.timers.put([timer], mode=mode, now=now)
             return

@@ -9,7 +9,7 @@ import pytest
 
 from duetime.stores.port.timers import PutMode
 from tests.support.api import World
-from tests.support.call_api import CallWorld
+from tests.support.call_api import BODY, CallWorld
 
 TIMER: dict[str, Any] = {"id": "t", "delay": "1h", "callbackUrl": "http://receiver.test/hook"}
 DEFAULT = {
@@ -56,7 +56,7 @@ def test_a_timer_without_a_policy_shows_its_namespaces_as_it_is_now(world: World
 def test_a_call_is_tried_once_unless_its_policy_says_how_often(
     calls: CallWorld, given: dict[str, Any] | None, shown: dict[str, Any]
 ) -> None:
-    call = calls.submit(**({} if given is None else {"retryPolicy": given})).json()
+    call = calls.submit(BODY | ({} if given is None else {"retryPolicy": given})).json()
     assert call["retryPolicy"] == ONE_ATTEMPT | shown
     assert calls.api.get(calls.path(call["id"])).json()["retryPolicy"] == ONE_ATTEMPT | shown
     assert calls.call(call["id"]).retry_policy.max_attempts == (given or {}).get("maxAttempts", 1)
@@ -67,7 +67,7 @@ def test_a_call_is_tried_once_unless_its_policy_says_how_often(
 def test_intervals_below_the_floor_are_refused_by_name(
     world: World, calls: CallWorld, field: str, value: object
 ) -> None:
-    policy = {"retryPolicy": {field: value}}
+    policy: dict[str, Any] = {"retryPolicy": {field: value}}
     for answer in (
         world.api.create(TIMER | policy),
         world.api.call("PUT", NAMESPACE, policy),
@@ -131,7 +131,7 @@ def test_a_url_that_would_not_be_called_is_refused_when_it_is_given(world: World
 
 
 def test_namespaces_and_service_calls_are_not_escalated(world: World, calls: CallWorld) -> None:
-    policy = {"retryPolicy": {"escalateUrl": ALERTS}}
+    policy: dict[str, Any] = {"retryPolicy": {"escalateUrl": ALERTS}}
     for answer in (world.api.call("PUT", NAMESPACE, policy), calls.submit(**policy)):
         assert answer.status == 400
         assert answer.faults == {

@@ -121,7 +121,7 @@ def test_a_timer_that_the_database_refuses_is_refused_alone(world: World, shared
             raise StoreError("no")
         return put(timers, **named)
 
-    shared._put = refuse  # type: ignore[assignment]
+    shared._put = refuse
     answers = shared.answers(*map(shared.create, ["a", "poison", "b"]))
     assert [each.status for each in answers] == [201, 507, 201]
     assert world.timer("a").revision == world.timer("b").revision == 1

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 import sqlalchemy as sa
@@ -17,10 +18,12 @@ from duetime.domain.executions import ExecutionStatus
 from duetime.domain.service_calls import CallFailure, CallStatus
 from duetime.engine.firing.execution_handler import ExecutionResponse, StartStatus
 from duetime.stores.backends.sql.call_tables import service_calls
+from duetime.stores.port.calls import ApplyStatus
 from duetime.testing.contract.steps import claim_shard
 from tests.support.engine import at
 from tests.support.executing import Executing, own_all, turn
 from tests.support.faulty_calls import FaultyCalls, is_begin, is_end
+from tests.support.logs import actions
 from tests.support.scripted_sender import Script, header
 
 BEGUN = [
@@ -109,11 +112,11 @@ def test_a_driver_that_repeats_its_own_write_does_not_supersede_itself(executing
     leases = own_all(executing)
 
     class Repeating(FaultyCalls):
-        def apply(self, transitions: Sequence[Transition], **more: object) -> list[object]:
-            super().apply(transitions, **more)  # type: ignore[arg-type]
-            return super().apply(transitions, **more)  # type: ignore[arg-type, return-value]
+        def apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus]:
+            super().apply(transitions, now=now)
+            return super().apply(transitions, now=now)
 
-    executor = executing.executor(Repeating(executing.calls))  # type: ignore[arg-type]
+    executor = executing.executor(Repeating(executing.calls))
     (result,) = executor.begin([turn(executing, leases)], now=at(0))
     assert result.status is StartStatus.BEGUN
     assert result.message is not None
@@ -238,8 +241,7 @@ def test_a_call_that_cannot_be_read_does_not_stop_the_others(
     executing.run_for(5)
     received = {header(request, "x-duetime-service-call-id") for request in executing.sender.requests}
     assert received == {f"call-{number:02}" for number in range(20) if number != 7}
-    actions = [record.action for record in caplog.records if record.levelno >= logging.WARNING]
-    assert actions == ["call.unreadable", "timer.failed"]
+    assert actions(caplog, logging.WARNING) == {"call.unreadable": 1, "timer.failed": 1}
     with pytest.raises(CallUnreadable):
         executing.get("call-07")
 
@@ -262,9 +264,8 @@ def test_a_call_that_cannot_be_stepped_is_tried_again_later_and_does_not_stop_th
     executing.run(script, executing.poller(calls=FaultyCalls(executing.calls, before=refuse)))
     assert executing.statuses() == {CallStatus.SUCCEEDED}
     assert len(executing.sender.requests) == 20
-    actions = [record.action for record in caplog.records if record.levelno >= logging.WARNING]
-    assert 2 <= actions.count("call.step_failed") <= 4
-    assert set(actions) == {"call.step_failed"}
+    told = actions(caplog, logging.WARNING)
+    assert 2 <= told.total() == told["call.step_failed"] <= 4
 
 
 def test_an_answer_that_is_refused_is_left_to_the_watchdog_and_harms_no_other(
@@ -285,8 +286,7 @@ def test_an_answer_that_is_refused_is_left_to_the_watchdog_and_harms_no_other(
     assert outcomes == {CallStatus.SUCCEEDED}
     call = executing.get("call-07")
     assert (call.status, call.outcome and call.outcome.reason) == (CallStatus.FAILED, CallFailure.TIMEOUT)
-    actions = [record.action for record in caplog.records if record.levelno >= logging.WARNING]
-    assert actions == ["call.response_refused"]
+    assert actions(caplog, logging.WARNING) == {"call.response_refused": 1}
     assert poller.stats()["record_refused"] == 1
 
 

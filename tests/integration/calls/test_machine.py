@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count, pairwise
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -162,18 +163,18 @@ class CallMachine(RuleBasedStateMachine):
     # -- what pollers do -------------------------------------------------------------------------------------
 
     @rule(target=in_flight, executor=st.integers(0, 1), seconds=st.sampled_from([0, 0.001, 1, 4, 5, 14.999, 15, 30]))
-    def poll(self, executor: int, seconds: float) -> object:
+    def poll(self, executor: int, seconds: float) -> Any:
         """All that is due after ``seconds`` has its turn at once."""
         self.clock.advance(seconds)
         return self._begin(executor, self._due())
 
     @rule(target=stale)
-    def read(self) -> object:
+    def read(self) -> Any:
         """Timers that are due, whose turn comes after other things have happened."""
         return multiple(*self._due())
 
     @rule(target=in_flight, timer=stale, executor=st.integers(0, 1))
-    def begin_stale(self, timer: Timer, executor: int) -> object:
+    def begin_stale(self, timer: Timer, executor: int) -> Any:
         return self._begin(executor, [timer])
 
     def _due(self) -> list[Timer]:

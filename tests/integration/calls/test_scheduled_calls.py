@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -20,7 +20,6 @@ from duetime.domain.service_calls import CallContent, CallStatus, Method, Servic
 from duetime.domain.timers import SERVICE_CALLS, Timer, TimerState
 from duetime.recurrence.spec import TimingSpec
 from duetime.recurrence.stored import occurrences_by, timing_json
-from duetime.stores.core.store import Store
 from duetime.stores.port.timers import PutMode
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract.builders import make_content, make_namespace
@@ -28,7 +27,7 @@ from tests.support.clock import NOW as START
 from tests.support.engine import at, put
 from tests.support.executing import Executing
 from tests.support.faulty_calls import FaultyCalls
-from tests.support.parts import Overlay
+from tests.support.parts import overlaid
 from tests.support.scripted_sender import Script
 
 NAMESPACE = make_namespace("default")
@@ -49,8 +48,8 @@ def template(**given: Any) -> str:
         headers_json='{"X-Key": "k"}',
         body_json='{"n": 1.10}',
     )
-    content = {"name": "report", "request": request, "tags": ("nightly",), "correlation_id": ""} | given
-    return template_json(CallContent(**content))
+    content = CallContent(name="report", request=request, tags=("nightly",), correlation_id="")
+    return template_json(replace(content, **given))
 
 
 def make_schedule(*, every_seconds: float = 10, policy: SchedulePolicy | None = None, **content: Any) -> Timer:
@@ -107,7 +106,7 @@ def test_a_crash_between_submission_and_record_makes_no_second_call(executing: E
     def record(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable("down")
 
-    failing = cast("Store", Overlay(executing.store, timers=Overlay(executing.store.timers, record=record)))
+    failing = overlaid(executing.store, timers=overlaid(executing.store.timers, record=record))
 
     executing.run(12, executing.poller(store=failing), deadline=executing.clock.monotonic() + 40)
     (first,) = executing.all()

@@ -67,7 +67,7 @@ def test_every_call_ends_once_and_every_execution_is_sent_at_most_once(executing
             poller = executing.poller(
                 worker_id=f"mortal-{number}",
                 sender=new_sender(),
-                calls=failing(executing, chance),  # type: ignore[arg-type]
+                calls=failing(executing, chance),
             )
             task = asyncio.create_task(poller.run(asyncio.Event()))
             await asyncio.sleep(chance.uniform(3, 25))
@@ -81,7 +81,7 @@ def test_every_call_ends_once_and_every_execution_is_sent_at_most_once(executing
         await asyncio.gather(mortal, return_exceptions=True)
         await asyncio.sleep(180)
 
-    executing.run(script, executing.poller(sender=new_sender(), calls=failing(executing, chance)))  # type: ignore[arg-type]
+    executing.run(script, executing.poller(sender=new_sender(), calls=failing(executing, chance)))
     calls = executing.all()
     assert len(calls) == CALLS
     assert {call.status for call in calls} <= {CallStatus.SUCCEEDED, CallStatus.FAILED}

@@ -14,6 +14,7 @@ from duetime.domain.service_calls import CallFailure, CallStatus
 from duetime.engine.settings import EngineSettings
 from duetime.testing.virtual_time import InlineOffload
 from tests.support.executing import Executing
+from tests.support.logs import actions
 from tests.support.scripted_sender import RequestSender, Script
 
 T = TypeVar("T")
@@ -88,7 +89,7 @@ def test_what_is_in_flight_at_the_end_of_a_stop_is_left_to_the_watchdog(
     executing.submit(timeout_seconds=30)
     executing.run_for(1)
     assert executing.get().status is CallStatus.RUNNING
-    assert [record.action for record in caplog.records if record.levelno >= logging.WARNING] == ["firing.abandoned"]
+    assert actions(caplog, logging.WARNING) == {"firing.abandoned": 1}
     executing.sender = RequestSender()
     executing.run_for(40)
     call = executing.get()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from duetime.testing.contract.steps import claim_shard
 from tests.support.engine import at
 from tests.support.executing import Executing, own_all, turn
 from tests.support.faulty_calls import FaultyCalls, is_end
+from tests.support.logs import actions
 from tests.support.scripted_sender import Script
 
 ENDED_BY_WATCHDOG = [
@@ -31,7 +33,7 @@ ENDED_BY_WATCHDOG = [
 ]
 
 
-def begin_and_vanish(executing: Executing, **fields: object) -> None:
+def begin_and_vanish(executing: Executing, **fields: Any) -> None:
     """A process that was killed after it had stored the begin of the execution."""
     executing.submit(**fields)
     now = executing.clock.now()
@@ -125,7 +127,7 @@ def test_an_answer_that_comes_after_the_watchdog_changes_nothing(
     (conclusion,) = executor.conclude([answer], now=at(7))
     assert conclusion.ended_as is None
     assert (executing.get(), executing.events(), executing.executions()) == before
-    assert [record.action for record in caplog.records if record.levelno >= logging.WARNING] == ["call.late_response"]
+    assert actions(caplog, logging.WARNING) == {"call.late_response": 1}
 
 
 @pytest.mark.parametrize(("seconds", "is_ended"), [(14.999, False), (15.0, True), (15.001, True)])

@@ -78,8 +78,8 @@ def conclude(calls: OpenedCalls, call: ServiceCall | None, *, is_ok: bool = True
 
 def amend(calls: OpenedCalls, call: ServiceCall | None) -> ApplyStatus:
     assert call is not None
-    change = {"tags": ("b", "c"), "name": "other", "starred": True, "due_at": NOW + seconds(5)}
-    return apply(calls, make.amended(call, **change))
+    due_at = NOW + seconds(5)
+    return apply(calls, make.amended(call, tags=("b", "c"), name="other", starred=True, due_at=due_at))
 
 
 def star(calls: OpenedCalls, call: ServiceCall | None) -> ApplyStatus:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -54,9 +55,9 @@ def test_every_call_ends_once_although_one_request_in_fifteen_is_lost(
         finally:
             network.faults = lose
 
-    def read_all(*args: object) -> object:
+    def read_all(*args: Any) -> object:
         network.faults = no_faults
-        return all_calls(*args)  # type: ignore[arg-type]
+        return all_calls(*args)
 
     monkeypatch.setattr(executing, "submit", submit_first)
     monkeypatch.setattr(executing, "all", read_all)

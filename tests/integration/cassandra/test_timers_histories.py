@@ -16,6 +16,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import Rearm, Timer, TimerChange, TimerState
 from duetime.stores.core.store import Store
+from duetime.stores.port.pages import Page
 from duetime.stores.port.timers import PutMode, TimerRef
 from duetime.testing.contract.builders import failed, fired, leased, make_timer, parked, retried, seconds
 from duetime.testing.contract.steps import claim, read_all
@@ -121,11 +122,11 @@ class History:
         assert {timer.timer_id: timer for timer in page.timers} == waiting
         assert all(timer.state in (TimerState.SCHEDULED, TimerState.FIRING) for timer in page.timers)
         for correlation_id in ("c0", "c1"):
-            found = read_all(
-                lambda cursor, wanted=correlation_id: self.store.timers.find_by_correlation(
-                    self.single, wanted, cursor=cursor, limit=2, now=NOW
-                )
-            )
+
+            def read(cursor: str | None, wanted: str = correlation_id) -> Page[Timer]:
+                return self.store.timers.find_by_correlation(self.single, wanted, cursor=cursor, limit=2, now=NOW)
+
+            found = read_all(read)
             wanted = [timer for timer in timers if timer.content.correlation_id == correlation_id]
             assert sorted(found, key=lambda timer: timer.timer_id) == wanted
         assert all(count == 1 for count in self.ended.values())

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from duetime.app.api_keys import create_key
+from duetime.domain import principals
 from duetime.domain.outcomes import RecordStatus
 from duetime.testing.contract.builders import failed
 from duetime.testing.contract.steps import claim, due, record
@@ -388,7 +389,7 @@ class TestService:
 
     def test_keys_act_with_their_role(self, world: CallWorld, connect: Connect) -> None:
         key = create_key(
-            world.store, key_id="k", tenant_id=TENANT, role=Role.ADMIN, name="", expires_at=None, now=NOW
+            world.store, key_id="k", tenant_id=TENANT, role=principals.Role.ADMIN, name="", expires_at=None, now=NOW
         ).text
         with call_server(world, with_auth=True) as server:
             admin = connect(server.url, tenant=TENANT, api_key=key)

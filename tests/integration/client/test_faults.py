@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -116,16 +117,14 @@ def test_every_write_is_repeated_and_done_once(server: CallServer, connect: Conn
         timers = client(connect, faulty).timers()
         first = timers.create(timer_id="t", callback_url=URL, delay=HOUR)
         assert first.revision == 1
-        for revision, use in enumerate(
-            (
-                lambda: timers.put("t", callback_url=URL, delay=timedelta(minutes=5)),
-                lambda: timers.put("t", callback_url=URL, delay=HOUR, if_revision=2),
-                lambda: timers.update("t", delay=2 * HOUR),
-                lambda: timers.update("t", tags=["a"], if_revision=4),
-                lambda: timers.fire("t"),
-            ),
-            start=2,
-        ):
+        uses: list[Callable[[], Any]] = [
+            lambda: timers.put("t", callback_url=URL, delay=timedelta(minutes=5)),
+            lambda: timers.put("t", callback_url=URL, delay=HOUR, if_revision=2),
+            lambda: timers.update("t", delay=2 * HOUR),
+            lambda: timers.update("t", tags=["a"], if_revision=4),
+            lambda: timers.fire("t"),
+        ]
+        for revision, use in enumerate(uses, start=2):
             faulty.asked.clear()
             faulty.acts = [lost, answer(409, IN_USE, retry_after="0")]
             assert use().revision == revision

@@ -40,7 +40,8 @@ def client(ministack_url: str, monkeypatch: pytest.MonkeyPatch) -> Client:
         "AWS_SECRET_ACCESS_KEY": "test",
     }.items():
         monkeypatch.setenv(name, value)
-    return lambda service: boto3.client(service, region_name=REGION)
+    make: Any = boto3.client
+    return lambda service: make(service, region_name=REGION)
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ def test_a_passing_fault_is_ridden_out(proxy: DynamoDbProxy, proxied: Store) -> 
 
 
 def test_a_missing_table_is_not_ready(ministack_client: object) -> None:
-    store = dynamodb_store(ministack_client, "no-such-table")  # type: ignore[arg-type]
+    store = dynamodb_store(ministack_client, "no-such-table")
 
     with pytest.raises(StoreNotReady):
         store.check()

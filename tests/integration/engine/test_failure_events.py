@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from duetime.domain.errors import StoreUnavailable
-from duetime.domain.events import EventsUndelivered, TimerFailed
+from duetime.domain.events import Event, EventsUndelivered, TimerFailed
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import FailureReason, TimerState
 from duetime.engine.settings import EngineSettings
@@ -28,11 +29,11 @@ NO_RETRY = '{"maxAttempts": 1}'
 class Bus:
     """Takes events; ``refuses`` says which of a call it does not take, or raises."""
 
-    refuses: Callable[[Sequence[TimerFailed]], Sequence[TimerFailed]] = lambda events: ()
-    taken: list[TimerFailed] = field(default_factory=list)
+    refuses: Callable[[Sequence[Any]], Sequence[Event]] = lambda events: ()
+    taken: list[Any] = field(default_factory=list)
     calls: int = 0
 
-    def publish(self, events: Sequence[TimerFailed]) -> None:
+    def publish(self, events: Sequence[Event]) -> None:
         self.calls += 1
         refused = self.refuses(events)
         self.taken += [event for event in events if event not in refused]

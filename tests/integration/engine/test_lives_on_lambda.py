@@ -50,7 +50,7 @@ def play(
     side_by_side: list[int] = []
 
     async def main() -> None:
-        scripted = None if script is None else asyncio.create_task(script(aws))
+        scripted = None if script is None else asyncio.ensure_future(script(aws))
         for minute in range(minutes):
             tick(aws, minute)
             await asyncio.sleep(60)

@@ -141,8 +141,7 @@ def test_one_waits_for_the_end_of_what_it_overlaps_with(store: Store, clock: Vir
     run(clock, make_poller(store, sender, clock), 60)
 
     fates = lines(store, clock)
-    assert fates[0] == (5, State.FIRED)
-    assert fates[1][1] is State.MISSED
+    assert (fates[0], fates[1][1]) == ((5, State.FIRED), State.MISSED)
     assert [state for _, state in fates[2:]] == [State.FIRED] * len(fates[2:])
     fired = [seconds for seconds, state in fates if state is State.FIRED]
     assert sorted(set(sent(sender))) == fired

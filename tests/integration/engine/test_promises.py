@@ -104,7 +104,7 @@ class PromiseMachine(RuleBasedStateMachine):
         self._opened = memory_store()
         self.store = self._opened.__enter__()
         self.store.catalogue.create_namespace(NAMESPACE.name, num_shards=4, dedicated=False, now=self.clock.now())
-        self.executing = Executing(self.store, self.clock, settings=SETTINGS)  # type: ignore[arg-type]
+        self.executing = Executing(self.store, self.clock, settings=SETTINGS)
         self.is_healed = False
         self.call_receiver = "quick"
         self.sent: list[Sent] = []

@@ -13,7 +13,8 @@ from duetime.delivery.port import CallbackResult
 from duetime.domain.errors import StoreError
 from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.timers import FailureReason, TimerState
-from duetime.engine.firing import at_least_once, firing
+from duetime.engine.flow.queues import signal_of
+from duetime.engine.response.classify import classify
 from duetime.engine.settings import EngineSettings
 from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import VirtualClock
@@ -152,14 +153,13 @@ def test_an_answer_that_cannot_be_read_costs_that_answer_only(
     store: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(store, [make_timer(f"t{number}") for number in range(100)], START)
-    classify = at_least_once.classify
 
     def read(result: CallbackResult, **named: Any) -> Any:
         if result.body == b"strange":
             raise KeyError("nobody foresaw it")
         return classify(result, **named)
 
-    monkeypatch.setattr(at_least_once, "classify", read)
+    monkeypatch.setattr("duetime.engine.firing.at_least_once.classify", read)
     strange = iter([b"strange", b"strange"])
     sender = ScriptedSender(lambda body: Script(body=next(strange, b"") if body["timerId"] == "t50" else b""))
     poller = make_poller(store, sender, clock)
@@ -173,14 +173,13 @@ def test_an_answer_that_cannot_be_taken_leaves_its_timer_due_and_the_others_alon
     store: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(store, [make_timer(f"t{number}") for number in range(100)], START)
-    signal_of = firing.signal_of
 
     def take(result: CallbackResult) -> Any:
         if result.body == b"strange":
             raise KeyError("nobody foresaw it")
         return signal_of(result)
 
-    monkeypatch.setattr(firing, "signal_of", take)
+    monkeypatch.setattr("duetime.engine.firing.firing.signal_of", take)
     sender = ScriptedSender(
         lambda body: Script(body=b"strange" if body["timerId"] == "t50" and clock.elapsed_seconds < 1 else b"")
     )

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -28,7 +28,7 @@ from duetime.testing.contract.builders import make_content, make_namespace
 from duetime.testing.virtual_time import VirtualClock
 from tests.support.clock import NOW as START
 from tests.support.engine import at, make_poller, put, run, stored
-from tests.support.parts import Overlay
+from tests.support.parts import overlaid
 from tests.support.scripted_sender import Script, ScriptedSender
 
 NAMESPACE = make_namespace("default")
@@ -350,7 +350,7 @@ def test_a_store_that_fails_neither_loses_a_failure_nor_counts_it_twice(
             raise StoreUnavailable("lost")
         return result
 
-    failing = cast("Store", Overlay(store, schedules=Overlay(store.schedules, change_of=change_of)))
+    failing = overlaid(store, schedules=overlaid(store.schedules, change_of=change_of))
 
     run(clock, make_poller(failing, answering(lambda *_: Script(status=503)), clock), 55)
 

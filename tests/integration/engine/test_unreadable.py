@@ -22,7 +22,7 @@ from duetime.testing.virtual_time import VirtualClock
 from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put, run
 from tests.support.logs import actions
-from tests.support.parts import Overlay
+from tests.support.parts import Overlay, overlaid
 from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.stores import memory_store
 from tests.support.unreadable import unreadable_namespace
@@ -69,8 +69,8 @@ def test_what_the_silence_of_a_receiver_means_waits_for_its_namespace_s_retry_po
     with memory_store() as store:
         store.catalogue.create_namespace("bad", num_shards=4, dedicated=False, now=START)
         put(store, [timer], START)
-        catalogue = Overlay(store.catalogue)
-        poller = make_poller(Overlay(store, catalogue=catalogue), sender, clock)
+        catalogue: Any = Overlay(store.catalogue)
+        poller = make_poller(overlaid(store, catalogue=catalogue), sender, clock)
 
         def state() -> TimerState:
             found = store.timers.get(make_namespace("bad"), "t", now=clock.now())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -17,8 +18,10 @@ from duetime.stores.open import open_store
 from tests.support.databases import database_url, drop_tables, server_urls, shared_server_store
 from tests.support.dynamodb import dynamodb_store
 
+SERVERS: list[Any] = sorted(server_urls()) or [pytest.param("", marks=pytest.mark.skip("no server"))]
 
-@pytest.fixture(params=sorted(server_urls()) or [pytest.param("", marks=pytest.mark.skip("no server"))])
+
+@pytest.fixture(params=SERVERS)
 def name(request: pytest.FixtureRequest) -> Iterator[str]:
     """A server with an empty database."""
     name: str = request.param

@@ -31,7 +31,9 @@ def queries(commands: Commands) -> Iterator[Query]:
     for name, command in commands.sent:
         if name == "find":
             order = list(command.get("sort", {}).items())
-            wanted = {key: command[key] for key in ("find", "filter", "sort", "limit", "hint") if key in command}
+            wanted: Document = {
+                key: command[key] for key in ("find", "filter", "sort", "limit", "hint") if key in command
+            }
             yield Query(command["find"], command["filter"], order, command.get("hint"), wanted)
         elif name == "findAndModify":
             wanted = {"find": command["findAndModify"], "filter": command["query"]}

@@ -12,7 +12,8 @@ from bson.datetime_ms import DatetimeMS
 
 from duetime.domain.errors import CallUnreadable
 from duetime.domain.namespaces import Namespace
-from duetime.domain.timers import Rearm, TimerState
+from duetime.domain.service_calls import ServiceCall
+from duetime.domain.timers import Rearm, Timer, TimerState
 from duetime.domain.times import to_milliseconds
 from duetime.stores.backends.mongodb.database import READ_AS
 from duetime.stores.backends.mongodb.documents import to_row
@@ -21,6 +22,7 @@ from duetime.stores.core.timer_codec import decode, decode_or_salvage
 from duetime.stores.decoding import UnreadableError, is_whole
 from duetime.stores.entities import SERVICE_CALL, TIMER
 from duetime.stores.port.calls import CallFilter
+from duetime.stores.port.pages import Page
 from duetime.stores.port.timers import ChangeStatus, TimerFilter, TimerRef
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps
@@ -118,7 +120,11 @@ def test_a_value_of_another_type_harms_its_timer_alone(store: Store, single: Nam
     assert {row.key for row in chosen.unreadable} == {row.key for row in page.unreadable}
     assert store.timers.due(0, until=NOW, limit=99).unreadable == ()
     for wanted in (TimerFilter(), TimerFilter(tag="a"), TimerFilter(state=TimerState.SCHEDULED)):
-        read_all(lambda at, wanted=wanted: store.timers.list(single, wanted, cursor=at, limit=3, now=NOW))
+
+        def listed(cursor: str | None, wanted: TimerFilter = wanted) -> Page[Timer]:
+            return store.timers.list(single, wanted, cursor=cursor, limit=3, now=NOW)
+
+        read_all(listed)
     read_all(lambda at: store.timers.find_by_correlation(single, "c", cursor=at, limit=3, now=NOW))
     refs = [TimerRef(timer.timer_id) for timer in timers]
     store.timers.rearm(single, refs, rearm=Rearm.REDRIVE, now=NOW)
@@ -143,9 +149,11 @@ def test_a_value_of_another_type_harms_its_call_alone(store: Store, value: Any) 
     outbox = database_of(store)["outbox"]
 
     for wanted in (CallFilter(), CallFilter(tags=("a",)), CallFilter(name_prefix="r")):
-        listed = read_all(
-            lambda at, wanted=wanted: store.calls.list(make.TENANT, wanted, cursor=at, limit=3, now=NOW)
-        )
+
+        def page(cursor: str | None, wanted: CallFilter = wanted) -> Page[ServiceCall]:
+            return store.calls.list(make.TENANT, wanted, cursor=cursor, limit=3, now=NOW)
+
+        listed = read_all(page)
         assert sound.call_id in {call.call_id for call in listed}
     for call in calls:
         with suppress(CallUnreadable):

@@ -102,7 +102,7 @@ def used(store: Store, commands: Commands) -> set[str]:
     names = set()
     is_planner_mongodbs = not is_stand_in(database_of(store).client)
     for query in found:
-        indexes: dict[str, Any] = database_of(store)[query.collection].index_information()
+        indexes: Any = database_of(store)[query.collection].index_information()
         name = serving_index(query, indexes)
         names.add(name)
         if query.hint is not None or is_planner_mongodbs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
@@ -70,7 +71,11 @@ def test_no_timer_is_lost_when_duetime_is_killed(mongodb_url: str, tmp_path: Pat
                 ids = {f"r{turn}-{number}" for number in range(60)}
                 server.create_many([{"id": each, "delay": "0s", "callbackUrl": receiver.url} for each in ids])
                 accepted |= ids
-                receiver.wait_for(lambda counts, ids=ids: len(counts.keys() & ids) >= 10, timeout_seconds=SECONDS)
+
+                def have_come(counts: Counter[str], ids: set[str] = ids) -> bool:
+                    return len(counts.keys() & ids) >= 10
+
+                receiver.wait_for(have_come, timeout_seconds=SECONDS)
                 server.kill()
         with DuetimeServer(*SHORT_LEASES, cwd=tmp_path, DUETIME_STORE=url) as server:
             receiver.wait_for(lambda counts: counts.keys() >= accepted, timeout_seconds=SECONDS)

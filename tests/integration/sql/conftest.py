@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from tests.support.clock import NOW
 from tests.support.databases import empty_database, open_server_store, server_urls
 from tests.support.sql_store import SqlStore
 
-SERVERS = sorted(server_urls()) or [
+SERVERS: list[Any] = sorted(server_urls()) or [
     pytest.param("noserver", marks=pytest.mark.skip(reason="no server is named by DUETIME_TEST_<STORE>_URL"))
 ]
 

@@ -246,7 +246,7 @@ def test_an_event_holds_up_its_own_call_alone(store: SqlStore, ran: None, caplog
     for column in texts_of(outbox, "created_at", "published_at"):
         with damaged(store, column, *first_of_b):
             told = [each.event for each in store.outbox.unpublished(limit=50)]
-            pages = []
+            pages: list[Any] = []
             while not pages or pages[-1].next_cursor is not None:
                 cursor = pages[-1].next_cursor if pages else None
                 pages.append(store.transfer.all_events(cursor=cursor, limit=1))

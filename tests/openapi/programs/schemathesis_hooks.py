@@ -31,7 +31,7 @@ schemathesis.openapi.format("duetime-target-arn", st.sampled_from(TARGETS))
 schemathesis.openapi.format("uri", st.sampled_from(URLS))
 
 
-@schemathesis.hook
+@schemathesis.hook  # type: ignore[untyped-decorator]  # not installed here
 def before_call(context: Any, case: schemathesis.Case, kwargs: Any) -> None:
     """Mend requests that the document cannot tell to be bad. What is to be refused stays as it is."""
     headers, query, body = case.headers or {}, case.query or {}, case.body

@@ -11,8 +11,9 @@ import httpx
 import pytest
 
 from duetime.api.handler import build_handler
+from duetime.api.http.parsing import MAX_BATCH_BYTES
 from duetime.domain.errors import InvalidSettings
-from duetime.local.asgi import MAX_BATCH_BYTES, LambdaAsgiApp
+from duetime.local.asgi import LambdaAsgiApp
 from duetime.local.gateway import HttpRequest, to_event
 from duetime.local.server import for_browsers
 from duetime.runtime.api_wiring import with_cors

@@ -19,7 +19,8 @@ from duetime.api.timers.requests import TimerBody, TimerPatch, TimerQuery
 from duetime.delivery.request import callback_for
 from duetime.domain.times import format_instant
 from duetime.testing.contract.builders import make_namespace, make_timer
-from duetime.testing.contract.schedules import NOW, make_schedule
+from duetime.testing.contract.schedules import make_schedule
+from tests.support.clock import NOW
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def test_responses_have_their_headers(document: dict[str, Any]) -> None:
 def test_the_callback_of_a_schedule_is_the_one_that_is_sent() -> None:
     sent = callback_for(make_schedule(make_namespace(), "é"), key=1, fired_at=NOW)
 
-    found = msgspec.json.decode(sent.body, type=ScheduleCallback)
+    found = msgspec.json.decode(sent.body or b"", type=ScheduleCallback)
 
     assert (found.schedule_id, found.occurrence, found.scheduled_at) == ("é", 1, format_instant(NOW))
 
@@ -116,7 +117,7 @@ def test_the_callback_of_a_schedule_is_the_one_that_is_sent() -> None:
 def test_the_callback_is_the_one_that_is_sent(document: dict[str, Any]) -> None:
     now = datetime(2026, 12, 20, tzinfo=UTC)
     sent = callback_for(make_timer(make_namespace()), key=1, fired_at=now)
-    msgspec.json.decode(sent.body, type=TimerCallback)
+    msgspec.json.decode(sent.body or b"", type=TimerCallback)
     described = document["webhooks"]["timerDue"]["post"]["parameters"]
     names = {line.partition(":")[0].lower() for line in sent.headers}
     assert {one["name"] for one in described if one.get("required")} <= names

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -23,17 +24,18 @@ from duetime.domain.event_webhooks import (
     read_delivery_id,
 )
 from duetime.domain.namespaces import Namespace, NamespaceSettings
+from duetime.domain.outcomes import Outcome
 from duetime.domain.retry import read_retry_policy
 from duetime.domain.timers import Timer, TimerState
 from duetime.stores.core.store import Store
 from duetime.stores.port.calls import CallRef
 from duetime.stores.port.outbox import OutboxEvent
-from duetime.stores.port.timers import TimerFilter, TimerRef
+from duetime.stores.port.timers import PutResult, TimerFilter, TimerRef
 from duetime.testing.contract.builders import failed, fired, leased
 from duetime.testing.contract.steps import claim_shard
 from tests.support.clock import NOW, FakeClock
 from tests.support.outbox import make_event
-from tests.support.parts import Overlay
+from tests.support.parts import overlaid
 from tests.support.stores import memory_store
 
 URL = "https://hooks.test/events?key=s3cret"
@@ -50,7 +52,7 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-def make_webhook(store: Store, tenant_id: str = "acme", **fields) -> Namespace:
+def make_webhook(store: Store, tenant_id: str = "acme", **fields: Any) -> Namespace:
     namespace, _ = store.catalogue.create_namespace(
         events_namespace(tenant_id), num_shards=4, dedicated=False, now=NOW, tenant_id=tenant_id
     )
@@ -65,7 +67,7 @@ def stored_timer(store: Store, namespace: Namespace, event: CallEvent) -> Timer 
     return store.timers.get(namespace, str(delivery_of(event)), now=NOW)
 
 
-def end(store: Store, namespace: Namespace, event: CallEvent, *, as_=fired) -> None:
+def end(store: Store, namespace: Namespace, event: CallEvent, *, as_: Callable[..., Outcome] = fired) -> None:
     timer = stored_timer(store, namespace, event)
     assert timer is not None
     lease = claim_shard(store, timer.shard_id, "test", lease_seconds=10, now=NOW)
@@ -78,14 +80,14 @@ def all_timers(store: Store, namespace: Namespace) -> list[Timer]:
     return store.timers.list(namespace, TimerFilter(), cursor=None, limit=100, now=NOW).items
 
 
-def test_the_timer_of_an_event_carries_its_envelope_and_its_id(store, clock) -> None:
+def test_the_timer_of_an_event_carries_its_envelope_and_its_id(store: Store, clock: FakeClock) -> None:
     namespace = make_webhook(store)
     told: list[Timer] = []
     event = make_event(type_=CallEventType.FAILED)
     assert WebhookPublisher(store, clock=clock, on_stored=told.extend).publish([event]) == {}
     timer = stored_timer(store, namespace, event)
     assert timer is not None
-    assert json.loads(timer.content.payload_json) == event.document()
+    assert json.loads(timer.content.payload_json or "") == event.document()
     assert (timer.firing_id, timer.content.tags) == (event.event_id, ("ServiceCallFailed",))
     assert timer.content.callback_url == URL
     assert timer.content.correlation_id == event.correlation_id
@@ -93,7 +95,7 @@ def test_the_timer_of_an_event_carries_its_envelope_and_its_id(store, clock) -> 
     assert told == [timer]
 
 
-def test_without_a_webhook_or_of_no_wanted_type_an_event_passes_by(store, clock) -> None:
+def test_without_a_webhook_or_of_no_wanted_type_an_event_passes_by(store: Store, clock: FakeClock) -> None:
     wanting = make_webhook(store, event_types=(CallEventType.SUCCEEDED,))
     off = make_webhook(store, "globex", is_enabled=False)
     events = [
@@ -107,7 +109,7 @@ def test_without_a_webhook_or_of_no_wanted_type_an_event_passes_by(store, clock)
     assert all_timers(store, off) == []
 
 
-def test_a_webhook_counts_from_the_moment_at_which_it_is_set(store, clock) -> None:
+def test_a_webhook_counts_from_the_moment_at_which_it_is_set(store: Store, clock: FakeClock) -> None:
     publisher = WebhookPublisher(store, clock=clock)
     publisher.publish([make_event()])
     namespace = make_webhook(store)
@@ -115,7 +117,7 @@ def test_a_webhook_counts_from_the_moment_at_which_it_is_set(store, clock) -> No
     assert [timer.timer_id for timer in all_timers(store, namespace)] == ["call-1.2"]
 
 
-def test_what_is_published_again_is_stored_once(store, clock) -> None:
+def test_what_is_published_again_is_stored_once(store: Store, clock: FakeClock) -> None:
     namespace = make_webhook(store)
     publisher = WebhookPublisher(store, clock=clock)
     publisher.publish([make_event()])
@@ -128,7 +130,7 @@ def test_what_is_published_again_is_stored_once(store, clock) -> None:
     assert [timer.state for timer in all_timers(store, namespace)] == [TimerState.FIRED]
 
 
-def test_an_event_behind_one_that_is_not_delivered_waits_for_it(store, clock) -> None:
+def test_an_event_behind_one_that_is_not_delivered_waits_for_it(store: Store, clock: FakeClock) -> None:
     namespace = make_webhook(store)
     first, second = make_event(sequence=1), make_event(sequence=2)
     stored = [OutboxEvent(event) for event in (first, second)]
@@ -138,7 +140,7 @@ def test_an_event_behind_one_that_is_not_delivered_waits_for_it(store, clock) ->
     assert timer.next_attempt_at == NOW + WAKE_MARGIN
 
 
-def test_however_many_wait_in_a_row_each_looks_by_itself_within_one_margin(store, clock) -> None:
+def test_however_many_wait_in_a_row_each_looks_by_itself_within_one_margin(store: Store, clock: FakeClock) -> None:
     """Else what a crash left asleep, after an event's delivery and before the next one's turn, slept for minutes."""
     namespace = make_webhook(store)
     events = [make_event(sequence=number) for number in range(1, 8)]
@@ -148,7 +150,9 @@ def test_however_many_wait_in_a_row_each_looks_by_itself_within_one_margin(store
     assert [timer and timer.next_attempt_at for timer in waiting] == [NOW + WAKE_MARGIN] * 6
 
 
-def test_behind_an_event_that_was_refused_the_others_wait_for_its_next_attempt(store, clock) -> None:
+def test_behind_an_event_that_was_refused_the_others_wait_for_its_next_attempt(
+    store: Store, clock: FakeClock
+) -> None:
     namespace = make_webhook(store)
     WebhookPublisher(store, clock=clock).publish([make_event()])
     first = stored_timer(store, namespace, make_event())
@@ -160,7 +164,9 @@ def test_behind_an_event_that_was_refused_the_others_wait_for_its_next_attempt(s
 
 
 @pytest.mark.parametrize("as_", [fired, failed])
-def test_the_end_of_a_delivery_whatever_it_is_makes_the_next_one_due(store, clock, as_) -> None:
+def test_the_end_of_a_delivery_whatever_it_is_makes_the_next_one_due(
+    store: Store, clock: FakeClock, as_: Callable[..., Outcome]
+) -> None:
     namespace = make_webhook(store)
     events = [make_event(sequence=number) for number in (1, 2, 3)]
     for event in events:
@@ -173,7 +179,7 @@ def test_the_end_of_a_delivery_whatever_it_is_makes_the_next_one_due(store, cloc
     assert predecessor(store.timers, namespace, delivery_of(events[2]), now=later) == woken
 
 
-def test_types_that_are_left_out_leave_gaps_that_order_survives(store, clock) -> None:
+def test_types_that_are_left_out_leave_gaps_that_order_survives(store: Store, clock: FakeClock) -> None:
     namespace = make_webhook(store, event_types=(CallEventType.SUBMITTED, CallEventType.SUCCEEDED))
     first = make_event(sequence=1)
     last = make_event(sequence=7, type_=CallEventType.SUCCEEDED)
@@ -188,7 +194,7 @@ def test_types_that_are_left_out_leave_gaps_that_order_survives(store, clock) ->
     assert woken.timer_id == "call-1.7"
 
 
-def test_a_predecessor_that_was_removed_holds_nobody_up(store, clock) -> None:
+def test_a_predecessor_that_was_removed_holds_nobody_up(store: Store, clock: FakeClock) -> None:
     namespace = make_webhook(store)
     events = [make_event(sequence=number) for number in (1, 2)]
     for event in events:
@@ -197,18 +203,20 @@ def test_a_predecessor_that_was_removed_holds_nobody_up(store, clock) -> None:
     assert predecessor(store.timers, namespace, delivery_of(events[1]), now=NOW) is None
 
 
-def test_a_predecessor_that_ends_while_its_successor_is_being_stored_is_noticed(store, clock) -> None:
+def test_a_predecessor_that_ends_while_its_successor_is_being_stored_is_noticed(
+    store: Store, clock: FakeClock
+) -> None:
     """It looked for a successor before there was one."""
     namespace = make_webhook(store)
     first, second = make_event(sequence=1), make_event(sequence=2)
     WebhookPublisher(store, clock=clock).publish([first])
 
-    def end_first_and_put(*arguments, **options):
+    def end_first_and_put(*arguments: Any, **options: Any) -> list[PutResult]:
         end(store, namespace, first)
         assert wake_next(store.timers, namespace, delivery_of(first), now=NOW) == []
         return store.timers.put(*arguments, **options)
 
-    racing = Overlay(store, timers=Overlay(store.timers, put=end_first_and_put))
+    racing = overlaid(store, timers=overlaid(store.timers, put=end_first_and_put))
     told: list[Timer] = []
     WebhookPublisher(racing, clock=clock, on_stored=told.extend).publish([second])
     timer = stored_timer(store, namespace, second)
@@ -217,26 +225,26 @@ def test_a_predecessor_that_ends_while_its_successor_is_being_stored_is_noticed(
     assert told[-1] == timer
 
 
-def test_a_tenant_whose_settings_cannot_be_read_is_nobody_elses_trouble(store, clock) -> None:
+def test_a_tenant_whose_settings_cannot_be_read_is_nobody_elses_trouble(store: Store, clock: FakeClock) -> None:
     make_webhook(store)
 
-    def get_namespace(name):
+    def get_namespace(name: str) -> Namespace | None:
         if name == "events@globex":
             raise StoreError("damaged")
         return store.catalogue.get_namespace(name)
 
-    damaged = Overlay(store, catalogue=Overlay(store.catalogue, get_namespace=get_namespace))
+    damaged = overlaid(store, catalogue=overlaid(store.catalogue, get_namespace=get_namespace))
     stored = [OutboxEvent(make_event(tenant_id=tenant)) for tenant in ("globex", "acme")]
     published = publish_in_order(stored, [WebhookPublisher(damaged, clock=clock)])
     assert [taken.event.tenant_id for taken in published.taken] == ["acme"]
     assert set(published.failed) == {CallRef("globex", "call-1")}
 
 
-def test_a_store_that_is_down_takes_nothing(store, clock) -> None:
-    def get_namespace(name):
+def test_a_store_that_is_down_takes_nothing(store: Store, clock: FakeClock) -> None:
+    def get_namespace(name: str) -> Namespace | None:
         raise StoreUnavailable("down")
 
-    down = Overlay(store, catalogue=Overlay(store.catalogue, get_namespace=get_namespace))
+    down = overlaid(store, catalogue=overlaid(store.catalogue, get_namespace=get_namespace))
     event = make_event()
     assert set(WebhookPublisher(down, clock=clock).publish([event])) == {event.event_id}
 
@@ -248,7 +256,7 @@ def test_ids_of_deliveries_are_read_as_they_were_written() -> None:
         assert read_delivery_id(text) is None
 
 
-def test_a_delivery_has_a_week_before_it_is_too_late(store, clock) -> None:
+def test_a_delivery_has_a_week_before_it_is_too_late(store: Store, clock: FakeClock) -> None:
     namespace = make_webhook(store)
     WebhookPublisher(store, clock=clock).publish([make_event()])
     (timer,) = all_timers(store, namespace)

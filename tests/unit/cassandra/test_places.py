@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,18 +21,16 @@ def parts_of(descending: tuple[bool, ...]) -> Parts:
     return list(zip(KINDS, descending, strict=True))
 
 
-def is_before(one: tuple[object, ...], other: tuple[object, ...], descending: tuple[bool, ...]) -> bool:
+def is_before(one: tuple[Any, ...], other: tuple[Any, ...], descending: tuple[bool, ...]) -> bool:
     """Texts compare by code points, as their UTF-8 does."""
     for first, second, is_descending in zip(one, other, descending, strict=True):
         if first != second:
-            return (first < second) != is_descending  # type: ignore[operator]
+            return bool((first < second) != is_descending)
     return False
 
 
 @given(ROWS, ROWS, DESCENDING)
-def test_places_sort_as_values(
-    one: tuple[object, ...], other: tuple[object, ...], descending: tuple[bool, ...]
-) -> None:
+def test_places_sort_as_values(one: tuple[Any, ...], other: tuple[Any, ...], descending: tuple[bool, ...]) -> None:
     parts = parts_of(descending)
 
     assert (encode(parts, one) < encode(parts, other)) == is_before(one, other, descending)

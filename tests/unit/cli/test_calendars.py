@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from duetime.api.calendars.ics import days_of
-from duetime.cli.resources import calendars
 from tests.support.commands import Cli
 
 HOOK = "https://receiver.test/hook"
@@ -46,7 +45,7 @@ namespaces:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calendars.time, "sleep", lambda _: None)
+    monkeypatch.setattr("duetime.cli.resources.calendars.time.sleep", lambda _: None)
 
 
 def test_a_calendar_lives_by_commands(store: object, cli: Cli) -> None:

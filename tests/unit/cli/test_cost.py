@@ -198,8 +198,7 @@ def test_it_is_told_at_which_volumes_a_worker_is_cheaper(cost: Cost) -> None:
 
     def is_cheaper(timers: int) -> bool:
         bill = cost(*small, "--timers-per-month", str(timers))
-        total: float = named(bill["workers"], "Fargate task")["totalUsd"]
-        return total < bill["totalUsd"]
+        return bool(named(bill["workers"], "Fargate task")["totalUsd"] < bill["totalUsd"])
 
     (first, *_) = volumes
     assert is_cheaper(first["from"])

@@ -185,8 +185,8 @@ def test_a_table_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypat
     rows = [("ID", "AT", "NAME", "MESSAGE"), ("a" * 24, at, "n" * 40, "m" * 60)]
     tables.show_table(rows)
     assert max(map(len, capsys.readouterr().out.splitlines())) == 24 + 2 + 24 + 2 + 40 + 2 + 60
-    monkeypatch.setattr(tables.sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(tables.shutil, "get_terminal_size", lambda: os.terminal_size((80, 24)))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((80, 24)))
     tables.show_table(rows)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) == 80

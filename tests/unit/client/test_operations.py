@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import is_dataclass
+from types import GenericAlias
 from typing import Any, get_type_hints
 
 import httpx
@@ -78,8 +79,8 @@ def test_an_operation_is_used_with_all_that_it_takes(operation_id: str, tenant: 
     headers = {each["name"] for each in operation["parameters"] if each["in"] == "header"} - HEADERS_ELSEWHERE
     assert {name for name in headers if any(name in each.headers for each in asked)} == headers
     bodies = [json.loads(each.content) for each in asked if each.content]
-    content = operation.get("requestBody", {}).get("content", {})
-    schema = next(iter(content.values()), {}).get("schema", {})
+    content: dict[str, Any] = operation.get("requestBody", {}).get("content", {})
+    schema: dict[str, Any] = next((each["schema"] for each in content.values()), {})
     # A cursor is sent when there is a next page; the id of a timer that is put is in the path.
     elsewhere = {"cursor", "id"} if operation_id in ("putTimer", "putSchedule") else {"cursor"}
     assert members_of(*bodies) | elsewhere == properties_of(schema) | elsewhere
@@ -110,8 +111,9 @@ def mistyped(returned: object) -> Iterator[str]:
     elif is_dataclass(returned):
         for name, hint in get_type_hints(type(returned)).items():
             value = getattr(returned, name)
+            type_of_one: Any = GenericAlias(tuple, (hint,))
             try:
-                TypeAdapter(tuple[hint], config=ANY_CLASS).validate_python((value,), strict=True)
+                TypeAdapter(type_of_one, config=ANY_CLASS).validate_python((value,), strict=True)
             except ValidationError:
                 yield f"{type(returned).__name__}.{name} is {value!r}"
             yield from mistyped(value)

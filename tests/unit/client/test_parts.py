@@ -171,7 +171,8 @@ MESSAGES = [Message("message", "aü\u2028b"), Message("end", "x\ny"), Message("m
 
 @given(st.lists(st.integers(min_value=1, max_value=20), max_size=80))
 def test_a_stream_is_read_however_it_is_cut(sizes: list[int]) -> None:
-    decoder, rest, found = Decoder(), STREAM, []
+    decoder, rest = Decoder(), STREAM
+    found: list[Message] = []
     for size in [*sizes, len(STREAM)]:
         found += decoder.feed(rest[:size])
         rest = rest[size:]

@@ -87,7 +87,9 @@ Use = Callable[[Duetime, dict[str, str]], Any]
 
 def answered(answer: Callable[..., Any], *where: str, **more: Any) -> None:
     """No firing of a tenant waits."""
-    for kind, given in {"ack": {}, "nack": {"message": "m", "retry": False}, "heartbeat": {"within": HOUR}}.items():
+    kinds: dict[str, dict[str, Any]]
+    kinds = {"ack": {}, "nack": {"message": "m", "retry": False}, "heartbeat": {"within": HOUR}}
+    for kind, given in kinds.items():
         with pytest.raises(Conflict, match="firing_over"):
             answer(*where, "f", kind, attempt=1, **more, **given)
 

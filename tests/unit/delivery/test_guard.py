@@ -68,10 +68,9 @@ def test_a_target_is_fresh_then_usable_while_it_is_looked_up_then_neither() -> N
     guarded = Guarded(resolver, fresh_seconds=10)
     target = guarded.known("http://a.test/1", now=100.0)
     assert (target.fresh_until, target.usable_until) == (110.0, 120.0)
-    assert guarded.guard.target("http://a.test/2", 109.9) is target
-    assert not target.is_looked_up
-    assert guarded.guard.target("http://a.test/3", 110.0) is target
-    assert target.is_looked_up
+    for path, now, is_looked_up in [("2", 109.9, False), ("3", 110.0, True)]:
+        assert guarded.guard.target(f"http://a.test/{path}", now) is target
+        assert target.is_looked_up is is_looked_up
     guarded.guard.target("http://a.test/4", 111.0)
     guarded.settle(112.0)
     assert (target.fresh_until, target.usable_until, resolver.calls) == (122.0, 132.0, ["a.test"] * 2)
@@ -103,8 +102,7 @@ def test_a_refusal_is_remembered_for_a_moment(addresses: list[str]) -> None:
     guarded.guard.target("http://a.test", 5.0 + FAILED_SECONDS - 0.1)
     assert not target.is_looked_up
     resolver.set("a.test", "8.8.8.8")
-    guarded.known("http://a.test", now=5.0 + FAILED_SECONDS)
-    assert target.refusal is None
+    assert guarded.known("http://a.test", now=5.0 + FAILED_SECONDS).refusal is None
     guarded.guard.close()
 
 

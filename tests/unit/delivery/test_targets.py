@@ -266,7 +266,7 @@ def test_targets_and_urls_go_their_ways() -> None:
     assert signed.url == "https://sqs.eu-central-1.amazonaws.com/"
     assert "Authorization: signed" in signed.headers
     assert "X-Amz-Target: AmazonSQS.SendMessage" in signed.headers
-    assert (signed.key, signed.timeout_seconds, results.keys()) == (1, 30, {1, 2})
+    assert (signed.key, signed.timeout_seconds, set(results)) == (1, 30, {1, 2})
 
 
 def test_an_answer_of_a_service_is_read_as_one_and_that_of_a_url_is_not() -> None:

@@ -68,7 +68,7 @@ def test_every_log_action_is_documented_and_no_other() -> None:
 
 def actions_in_the_code() -> set[str]:
     """Every constant that stands beside the key ``action`` in a dictionary, or is the argument ``action``."""
-    found = set()
+    found: set[str] = set()
     for path in (ROOT / "shared" / "duetime").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         for node in ast.walk(ast.parse(text if "action" in text else "")):

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from duetime.domain.events import ScheduleEvent, failed_event, moved_event, schedule_events, unreadable_event
@@ -32,7 +33,7 @@ def failed(timer: Timer, *, at_seconds: float = 0.0) -> Outcome:
     )
 
 
-def timer(**fields: object) -> Timer:
+def timer(**fields: Any) -> Timer:
     return make_timer(
         make_namespace("shop"), "order 1", firing_id="f1", tags=("a", "b"), correlation_id="c", **fields
     )

@@ -64,7 +64,7 @@ def test_problems_and_what_is_no_json(client: Any) -> None:
 
 
 def test_requests(client: Any) -> None:
-    plain = get_session().create_client(
+    plain: Any = get_session().create_client(
         "dynamodb", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x"
     )
     parameters = {"TableName": "t", "Item": ITEM, "ReturnConsumedCapacity": "TOTAL"}

@@ -15,13 +15,10 @@ def test_a_rate_limit_spreads_starts_and_says_when_the_next_is_possible() -> Non
     subject.add("b", number=2)
     assert Counter(queue[0] for queue in subject.take()) == {"a": 2, "b": 2}
     subject.add(number=2)
-    assert subject.take() == []
-    assert subject.flow.next_token_at == 0.5
+    assert (subject.take(), subject.flow.next_token_at) == ([], 0.5)
     subject.now = 0.5
-    assert subject.take(1) == [key()]
-    assert subject.flow.next_token_at is None
-    assert subject.take() == []
-    assert subject.flow.next_token_at == 1.0
+    assert (subject.take(1), subject.flow.next_token_at) == ([key()], None)
+    assert (subject.take(), subject.flow.next_token_at) == ([], 1.0)
 
 
 def test_a_token_that_comes_sooner_than_the_clock_can_tell_is_there_at_its_next_tick() -> None:

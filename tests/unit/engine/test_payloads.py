@@ -118,6 +118,6 @@ def test_what_is_reserved_counts_until_it_is_known_and_whoever_had_no_room_is_to
 def test_one_body_is_read_however_large_it_may_be() -> None:
     held = HeldPayloads(10)
 
-    assert held.reserve(5, SIZE, list) == 1
-    assert held.reserve(5, SIZE, list) == 0
+    assert held.reserve(5, SIZE, lambda: None) == 1
+    assert held.reserve(5, SIZE, lambda: None) == 0
     assert not held.accepts(large("t", "a"))

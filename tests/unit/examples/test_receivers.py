@@ -35,7 +35,7 @@ def callback(timer_id: str = "t1", *, firing_id: str = "f1", key: bytes = KEY) -
     now = datetime.now(UTC)
     timer = make_timer(make_namespace(), timer_id, firing_id=firing_id, payload_json='{"text": "Grüße"}')
     sent = callback_for(timer, key=1, fired_at=now, signer=Signer((key,)))
-    return sent.body, dict(line.split(": ", 1) for line in sent.headers)
+    return sent.body or b"", dict(line.split(": ", 1) for line in sent.headers)
 
 
 class Receiver:

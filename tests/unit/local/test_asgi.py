@@ -115,7 +115,7 @@ def test_a_body_of_unknown_length_is_refused_as_soon_as_it_is_over_the_limit() -
         async def send(message: Any) -> None:
             messages.append(message)
 
-        scope = {
+        scope: dict[str, Any] = {
             "type": "http",
             "method": "POST",
             "raw_path": b"/",
@@ -211,7 +211,7 @@ def test_a_client_that_goes_away_is_no_request() -> None:
             calls.append(message)
 
         scope = {"type": "http", "method": "POST", "headers": [], "raw_path": b"/", "query_string": b""}
-        await make_app(lambda event, context: calls.append(event) or {})(scope, receive, send)
+        await make_app(lambda event, context: pytest.fail("called"))(scope, receive, send)
 
     asyncio.run(drive())
     assert calls == []
@@ -252,7 +252,7 @@ class Sharing:
         return {"statusCode": 200, "body": event["rawPath"]}
 
     def shares_write(self, event: dict[str, Any]) -> bool:
-        return event["requestContext"]["http"]["method"] == "POST"
+        return bool(event["requestContext"]["http"]["method"] == "POST")
 
     def answer_together(self, events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         self.together.append([event["rawPath"] for event in events])

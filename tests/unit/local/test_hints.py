@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from duetime.calls.relay import OUTBOX_SHARD
 from duetime.local.hints import connect, hearing, read_hint, write_hint
 from duetime.local.workers import hints_read, reports_written
 from duetime.runtime.metrics import read_snapshot
-from tests.support.clock import NOW
+from tests.support.clock import NOW, FakeClock
 from tests.support.metrics import make_snapshot
 
 LATER = NOW + timedelta(milliseconds=1)
@@ -37,7 +38,9 @@ def test_anything_else_is_refused_and_a_worker_drops_it(line: bytes) -> None:
 def test_what_is_heard_is_for_the_poller_and_events_are_for_the_relay() -> None:
     noted: list[object] = []
     notified: list[bool] = []
-    hear = hearing(SimpleNamespace(note_due=noted.append), SimpleNamespace(notify=lambda: notified.append(True)))
+    poller: Any = SimpleNamespace(note_due=noted.append)
+    relay: Any = SimpleNamespace(notify=lambda: notified.append(True))
+    hear = hearing(poller, relay)
     hear({3: NOW})
     assert (noted, notified) == ([{3: NOW}], [])
     hear({OUTBOX_SHARD: NOW})
@@ -52,10 +55,11 @@ def test_what_is_heard_is_for_the_poller_and_events_are_for_the_relay() -> None:
         (None, [{OUTBOX_SHARD: NOW}]),
     ],
 )
-def test_others_are_told_of_events_unless_they_are_published_here(relay, told) -> None:
-    calls, heard = SimpleNamespace(on_events=[]), []
-    poller = SimpleNamespace(connect=lambda tell: tell({3: NOW}))
-    connect(heard.append, poller, relay, calls, SimpleNamespace(now=lambda: NOW))
+def test_others_are_told_of_events_unless_they_are_published_here(relay: Any, told: list[object]) -> None:
+    heard: list[object] = []
+    calls: Any = SimpleNamespace(on_events=[])
+    poller: Any = SimpleNamespace(connect=lambda tell: tell({3: NOW}))
+    connect(heard.append, poller, relay, calls, FakeClock())
     assert heard == [{3: NOW}]
     (notify,) = calls.on_events
     notify()

@@ -88,7 +88,7 @@ def test_requests_are_numbered_and_answered_as_asked() -> None:
     listener = Listener(Reply(503, '{"ok": false}'), clock=clock, show=blocks.append)
 
     async def send() -> list[httpx.Response]:
-        transport = httpx.ASGITransport(listener)  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(listener)
         async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
             return [await client.post("/hook", json=CALLBACK), await client.post("/", content=b"x" * 2_000_000)]
 
@@ -137,9 +137,9 @@ def test_signatures_are_judged_when_there_are_secrets(
     headers = dict(line.split(": ", 1) for line in callback.headers) if key else {}
 
     async def send() -> None:
-        transport = httpx.ASGITransport(listener)  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(listener)
         async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
-            await client.post("/hook", content=callback.body + body, headers=headers)
+            await client.post("/hook", content=(callback.body or b"") + body, headers=headers)
 
     asyncio.run(send())
     assert f"    signed   {judgement}\n" in blocks[0]

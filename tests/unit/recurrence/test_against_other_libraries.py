@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from random import Random
+from typing import Any
 
 import pytest
 from croniter import croniter
@@ -77,14 +78,15 @@ def test_dateutil_has_the_same_local_times(number: int) -> None:
         _, _, days, _, weekdays = cron.split()
         template = CronCalendar(cron, "cron")._template
         either = not (days.startswith("*") or weekdays.startswith("*"))
-        parts = {
+        parts: dict[str, Any] = {
             "byminute": sorted(template.minutes),
             "byhour": sorted(template.hours),
             "bysecond": 0,
             "bymonth": sorted(template.months),
         }
-        by_days = {"bymonthday": [-1] if days == "L" else sorted(template.days)}
-        by_weekdays = {"byweekday": sorted({(day - 1) % 7 for day in template.weekdays if isinstance(day, int)})}
+        by_days: dict[str, Any] = {"bymonthday": [-1] if days == "L" else sorted(template.days)}
+        numbers = sorted({(day - 1) % 7 for day in template.weekdays if isinstance(day, int)})
+        by_weekdays: dict[str, Any] = {"byweekday": numbers}
         rules = [by_days, by_weekdays] if either else [by_days | by_weekdays]
         found = sorted({each for rule in rules for each in islice(rrule(DAILY, dtstart=START, **parts, **rule), 5)})
 

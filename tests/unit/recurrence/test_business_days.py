@@ -157,9 +157,10 @@ def test_occurrences_are_those_of_a_search_by_hand(calendar: Calendar, cron: lis
         assert not wanted
         return
     found: list[datetime] = []
-    following: datetime | None = begin
-    while (following := moved.next_after(following)) is not None and following <= end:
+    following = moved.next_after(begin)
+    while following is not None and following <= end:
         found.append(following)
+        following = moved.next_after(following)
     assert found == wanted
     due = [moved.due_at(each, "a") for each in found]
     assert all(one < other for one, other in pairwise(due))

@@ -36,8 +36,8 @@ def test_what_was_encrypted_can_be_decrypted(key_id: str) -> None:
 def test_the_context_is_the_namespace(key_id: str) -> None:
     ciphertext = KmsSecretBox(key_id).encrypt(SECRET, context="orders")
 
-    blob = {"CiphertextBlob": ciphertext[1:], "EncryptionContext": {"namespace": "orders"}}
-    assert boto3.client("kms").decrypt(**blob)["Plaintext"] == SECRET
+    blob, context = ciphertext[1:], {"namespace": "orders"}
+    assert boto3.client("kms").decrypt(CiphertextBlob=blob, EncryptionContext=context)["Plaintext"] == SECRET
     with pytest.raises(SecretUnavailable, match="KMS refuses to decrypt: InvalidCiphertext"):
         KmsSecretBox(key_id).decrypt(ciphertext, context="invoices")
 

@@ -95,7 +95,7 @@ class Actor:
         self.ask("invoke")
 
 
-_UNSEEN: tuple[Step | None, ...] = (("begin to wait",), ("end trust",))
+_UNSEEN: tuple[Step, ...] = (("begin to wait",), ("end trust",))
 Code = Callable[[Any], None]
 SHARDS = 2
 
@@ -233,7 +233,7 @@ class Exploration:
 
     def settled(self, world: World, actor: str) -> World:
         """``world`` after the steps that nobody else sees."""
-        while (step := self.next_step(actor, dict(world.histories)[actor])) in _UNSEEN:
+        while (step := self.next_step(actor, dict(world.histories)[actor])) is not None and step in _UNSEEN:
             after = self.take(world, actor, step)
             assert after is not None
             world = after

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import sqlalchemy as sa
 import sqlglot
@@ -24,7 +26,7 @@ in_sqlserver = SqlServerDbNow()
 in_oracle = OracleDbNow()
 
 
-def sql(expression: sa.ColumnElement[object], dialect: sa.engine.Dialect) -> str:
+def sql(expression: sa.ColumnElement[Any], dialect: sa.engine.Dialect) -> str:
     compiled = expression.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
     return " ".join(str(compiled).split())
 

@@ -47,7 +47,7 @@ def before_deleting(change: str, *values: object) -> Iterator[None]:
 
 def count(store: SqlStore) -> int:
     with store.database.read() as connection:
-        return connection.exec_driver_sql("SELECT count(*) FROM timers WHERE row_type <> 1").scalar_one()
+        return int(connection.exec_driver_sql("SELECT count(*) FROM timers WHERE row_type <> 1").scalar_one())
 
 
 def test_a_timer_that_has_ended_anew_meanwhile_keeps_its_history(store: SqlStore, ended: Timer) -> None:

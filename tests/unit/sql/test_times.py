@@ -103,7 +103,7 @@ def live(store: SqlStore) -> None:
     ]
     store.timers.record(leased(outcomes), now=NOW)
     store.timers.rearm(single, [TimerRef(fourth.timer_id)], rearm=Rearm.REDRIVE, now=NOW)
-    (schedule,) = create(store, make_schedule(single))  # type: ignore[arg-type]
+    (schedule,) = create(store, make_schedule(single))
     lease = claim_shard(store, 0, "s", lease_seconds=9, now=NOW)
     assert lease is not None
     outcome = after(retried(schedule, next_attempt_at=LATER))

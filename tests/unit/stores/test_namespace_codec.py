@@ -27,7 +27,7 @@ def test_what_has_its_default_is_not_stored() -> None:
 
 @pytest.mark.parametrize("event_types", [None, (), (CallEventType.FAILED, CallEventType.SUCCEEDED)])
 @pytest.mark.parametrize("is_enabled", [True, False])
-def test_a_webhook_is_read_as_it_was_stored(event_types, is_enabled) -> None:
+def test_a_webhook_is_read_as_it_was_stored(event_types: tuple[CallEventType, ...] | None, is_enabled: bool) -> None:
     webhook = EventWebhook(url="https://hooks.test/?key=1", event_types=event_types, is_enabled=is_enabled)
     stored = settings_text(NamespaceSettings(webhook=webhook))
     assert read(settings=stored) == replace(read(), settings=NamespaceSettings(webhook=webhook))

@@ -342,6 +342,6 @@ def test_answers_are_checked(duetime: InMemoryDuetime) -> None:
         ("nack", {"message": "m" * 201}, "message"),
     ):
         with pytest.raises(InvalidRequest, match=field):
-            timers.answer("t", "f", kind, **given)  # type: ignore[arg-type]
+            timers.answer("t", "f", kind, **given)
     with pytest.raises(NotFound, match="route_not_found"):
         timers.answer("t", "f", "maybe")

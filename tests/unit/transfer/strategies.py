@@ -16,7 +16,7 @@ from duetime.domain.timers import Timer
 from duetime.domain.times import MIN_INSTANT
 from duetime.transfer.records import KINDS, OF_STORE, Value
 
-TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
 INSTANTS = st.integers(0, 253_402_300_799_999).map(lambda ms: MIN_INSTANT + timedelta(milliseconds=ms))
 _BY_TYPE: Final[dict[Any, st.SearchStrategy[Any]]] = {
     str: TEXTS,

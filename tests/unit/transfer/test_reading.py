@@ -98,7 +98,7 @@ def test_an_edited_line_is_found_before_its_page_is_used(data: bytes, page: int)
     end = checkpoints(data)[page]
     lines[end - 3] = lines[end - 3].replace(b'"attempts":0', b'"attempts":1')
     reader = ExportReader(io.BytesIO(b"".join(lines)))
-    pages = []
+    pages: list[object] = []
 
     with pytest.raises(BadExport, match=f"line {end + 1}: the checksum does not match what comes before it"):
         pages.extend(reader.pages())

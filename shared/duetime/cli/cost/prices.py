@@ -24,7 +24,7 @@ class Price(BaseModel):
 
     unit: str = Field(min_length=1)
     usd: float = Field(ge=0, allow_inf_nan=False)
-    free: float = Field(0, ge=0, allow_inf_nan=False)
+    free: float = Field(default=0, ge=0, allow_inf_nan=False)
     above: tuple[tuple[float, float], ...] = ()
     plans: tuple[tuple[float, float], ...] = ()
 
