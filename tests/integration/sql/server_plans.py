@@ -19,11 +19,13 @@ from tests.unit.sql.statements import Ran, recorded_statements
 
 @dataclass(frozen=True)
 class Step:
-    """``partitions``: what is read, as far as the server tells; several are joined by commas."""
+    """``partitions``: what is read, as far as the server tells; several are joined by commas. ``condition``: that of
+    an index, on PostgreSQL."""
 
     is_scan: bool
     is_sort: bool
     partitions: str | None = None
+    condition: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def _explain_postgresql(connection: sa.Connection, statement: Ran) -> list[Step]
     values = [psycopg.sql.Literal(value).as_string() for value in statement.parameters]
     connection.exec_driver_sql(f"PREPARE planned AS {text}".replace("%", "%%"))
     executed = f"EXECUTE planned({', '.join(values)})" if values else "EXECUTE planned"
-    options = "ANALYZE, FORMAT JSON" if "json_to_recordset" in text else "FORMAT JSON"
+    options = "ANALYZE, FORMAT JSON" if "given_rows" in text else "FORMAT JSON"
     connection.exec_driver_sql("BEGIN")
     found = connection.exec_driver_sql(f"EXPLAIN ({options}) {executed}".replace("%", "%%")).scalar_one()
     connection.exec_driver_sql("ROLLBACK")  # psycopg then ends all that is prepared
@@ -89,7 +91,8 @@ def _explain_postgresql(connection: sa.Connection, statement: Ran) -> list[Step]
         if node["Node Type"] == "ModifyTable":
             continue  # names the whole table; what is below it finds the rows
         is_sort = node["Node Type"] in ("Sort", "Incremental Sort")
-        steps.append(Step(node["Node Type"] == "Seq Scan", is_sort, node.get("Relation Name")))
+        condition = node.get("Index Cond", "")
+        steps.append(Step(node["Node Type"] == "Seq Scan", is_sort, node.get("Relation Name"), condition))
     return steps
 
 

@@ -114,3 +114,24 @@ def test_hot_statements_search_by_index_in_one_partition(filled: SqlStore, singl
                 problems.append(f"{name}: {plan.sql}\nreads {partitions}")
 
     assert not problems, "\n".join(problems)
+
+
+def test_outcomes_find_their_rows_by_a_whole_key_while_there_are_no_statistics(
+    server_store: SqlStore, single: Namespace
+) -> None:
+    """PostgreSQL keeps what it plans while the table is small."""
+    if server_store.database.engine.dialect.name != "postgresql":
+        pytest.skip("only PostgreSQL keeps its plans")
+    server_store.timers.put(make_timers(single, 300), mode=PutMode.CREATE, now=NOW)
+
+    found = plans(server_store, ["timers"], partial(record, server_store, single))
+
+    conditions = [
+        step.condition
+        for plan in found
+        if plan.sql.startswith("UPDATE timers SET row_type")
+        for step in plan.steps
+        if step.condition
+    ]
+    assert conditions
+    assert all("timer_uuid" in each or "timer_id" in each for each in conditions), conditions

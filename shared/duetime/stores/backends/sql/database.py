@@ -47,7 +47,7 @@ class Database:
         )
         take: Any = self.engine.connect if self._connections is None else self._connections.take
         self._connect: Callable[[], AbstractContextManager[sa.Connection]] = take
-        self.streams_rows = dialect.streams_rows
+        self.streams_rows, self.keeps_plans = dialect.streams_rows, dialect.keeps_plans
         self.gathered_rows: GatheredRows = AsJson() if dialect.streams_rows else AsRows()
         self.db_now = db_now_strategy(dialect.name, time_source)
 
@@ -78,14 +78,14 @@ class Database:
         """An insert of rows that are not there: ``values`` by column. ``places`` as for ``prepare_picking``."""
         insert = self._dialect.insert_if_absent(table)
         statement = insert.values(values)
-        if not self._dialect.takes_rows_as_json:
+        if not self.keeps_plans:
             return self.prepare_picking(statement, places)
         of_rows = insert.from_select(list(values), taken_from_rows(sa.select(*values.values()), places))
         return PreparedForRows(statement, of_rows, self.engine.dialect, places)
 
     def prepare_change(self, statement: sa.Update | sa.Delete, places: Mapping[str, int]) -> Prepared:
         """An update or a delete. ``places`` as for ``prepare_picking``."""
-        if not self._dialect.takes_rows_as_json:
+        if not self.keeps_plans:
             return self.prepare_picking(statement, places)
         return PreparedForRows(statement, taken_from_rows(statement, places), self.engine.dialect, places)
 

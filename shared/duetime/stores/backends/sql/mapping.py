@@ -115,12 +115,12 @@ class Mapping:
         """What has to hold besides the conditions of a write."""
         return []
 
-    def key_names(self, conditions: Iterable[Condition]) -> tuple[str, ...]:  # noqa: ARG002
-        """The columns that a write finds its row by."""
+    def key_names(self, conditions: Iterable[Condition], *, by_all_keys: bool = False) -> tuple[str, ...]:  # noqa: ARG002
+        """The columns that a write finds its row by. ``by_all_keys``: all columns of each unique index."""
         return self.entity.key
 
-    def key_reader(self, conditions: Iterable[Condition]) -> Callable[[Key], tuple[Any, ...]]:  # noqa: ARG002
-        """From a key to the values of ``key_names``."""
+    def key_reader(self, names: tuple[str, ...]) -> Callable[[Key], tuple[Any, ...]]:  # noqa: ARG002
+        """From a key to the values of these ``key_names``."""
         return tuple
 
     def targets(self, names: tuple[str, ...], values: Sequence[Value]) -> dict[str, Source]:  # noqa: ARG002
@@ -178,19 +178,21 @@ class TimerMapping(Mapping):
 
     def is_implied_by(self, conditions: Iterable[Condition]) -> list[sa.ColumnElement[bool]]:
         """An end alone does not make a timer a finished one: damage may have put it into a waiting one's row."""
-        has_end = any(each.name == "timer_expires_at" for each in conditions)
-        return [self.table.c.row_type == constant(RowType.FINISHED)] if has_end else []
+        names = {each.name for each in conditions}
+        if "timer_expires_at" in names:
+            return [self.table.c.row_type == constant(RowType.FINISHED)]
+        return [self.table.c.row_type == constant(RowType.TIMER)] if "timer_execute_at" in names else []
 
-    def key_names(self, conditions: Iterable[Condition]) -> tuple[str, ...]:
+    def key_names(self, conditions: Iterable[Condition], *, by_all_keys: bool = False) -> tuple[str, ...]:
         names = {each.name for each in conditions}
         if "timer_uuid" in names:  # it tells the row, whose id may be damaged
-            return "shard_id", "row_type"
-        if "timer_execute_at" in names:
-            return "shard_id", "row_type", "timer_uuid"  # with timer_execute_at the primary key: one step
-        return "timer_namespace", "shard_id", "timer_id"
+            return ("shard_id",)
+        if "timer_execute_at" in names:  # with it the primary key: one step
+            return (*_LOOKUP, "timer_uuid") if by_all_keys else ("shard_id", "timer_uuid")
+        return _LOOKUP
 
-    def key_reader(self, conditions: Iterable[Condition]) -> Callable[[Key], tuple[Any, ...]]:
-        return _FOUND_BY[self.key_names(conditions)[-1]]
+    def key_reader(self, names: tuple[str, ...]) -> Callable[[Key], tuple[Any, ...]]:
+        return _FOUND_BY[names]
 
     def targets(self, names: tuple[str, ...], values: Sequence[Value]) -> dict[str, Source]:
         columns: dict[str, Source] = {name: place for place, name in enumerate(names)}
@@ -204,18 +206,14 @@ class TimerMapping(Mapping):
         return {**columns, **last, "row_type": Constant(RowType.FINISHED)}
 
 
-def _place_of_waiting(key: Key) -> tuple[Any, ...]:
-    shard_id, namespace, timer_id = key
-    return shard_id, _WAITS, timer_uuid_bytes(namespace, timer_id)
-
-
-_WAITS = RowType.TIMER.value
-_FOUND_BY: dict[str, Callable[[Key], tuple[Any, ...]]] = {
-    "timer_id": itemgetter(1, 0, 2),
-    "timer_uuid": _place_of_waiting,
-    "row_type": lambda key: (key[0], _WAITS),
+_LOOKUP = ("timer_namespace", "shard_id", "timer_id")
+_FOUND_BY: dict[tuple[str, ...], Callable[[Key], tuple[Any, ...]]] = {
+    _LOOKUP: itemgetter(1, 0, 2),
+    ("shard_id",): lambda key: key[:1],
+    ("shard_id", "timer_uuid"): lambda key: (key[0], timer_uuid_bytes(key[1], key[2])),
+    (*_LOOKUP, "timer_uuid"): lambda key: (key[1], key[0], key[2], timer_uuid_bytes(key[1], key[2])),
 }
-"""By the last of ``key_names``: from a key to their values."""
+"""By ``key_names``: from a key to their values."""
 
 
 class ShardMapping(Mapping):
@@ -230,10 +228,10 @@ class ShardMapping(Mapping):
         is_whole = names is SHARD.names
         return {**columns, **_SHARD_KEY} if is_whole else columns
 
-    def key_names(self, conditions: Iterable[Condition]) -> tuple[str, ...]:  # noqa: ARG002
+    def key_names(self, conditions: Iterable[Condition], *, by_all_keys: bool = False) -> tuple[str, ...]:  # noqa: ARG002
         return "shard_id", "row_type", "timer_execute_at", "timer_uuid"
 
-    def key_reader(self, conditions: Iterable[Condition]) -> Callable[[Key], tuple[Any, ...]]:  # noqa: ARG002
+    def key_reader(self, names: tuple[str, ...]) -> Callable[[Key], tuple[Any, ...]]:  # noqa: ARG002
         return lambda key: (*key, *_BEHIND_SHARD)
 
 

@@ -22,7 +22,8 @@ logger = logging.getLogger(__name__)
 
 VERSION = 1
 
-_NUM_PARTITIONS = 32
+_PARTITIONS = {"postgresql": 4, "mysql": 32}
+"""Of the table of timers. PostgreSQL's backends plan each statement for all of them, and lock them all to run it."""
 _METADATA = service_calls.metadata
 _COMMON_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "sqlite": {"strict": True},
@@ -38,15 +39,15 @@ _COMMON_OPTIONS: Mapping[str, Mapping[str, Any]] = {
 _TABLE_OPTIONS: Mapping[tuple[str, str], Mapping[str, str]] = {
     # Partitions by shard, as the durable-timer seed has them.
     ("postgresql", "timers"): {"partition_by": "HASH (shard_id)"},
-    ("mysql", "timers"): {"partition_by": "HASH (shard_id)", "partitions": str(_NUM_PARTITIONS)},
+    ("mysql", "timers"): {"partition_by": "HASH (shard_id)", "partitions": str(_PARTITIONS["mysql"])},
     # All servers of a TiDB cluster number events in one sequence.
     ("mysql", "outbox"): {"engine": "InnoDB /*T![auto_id_cache] AUTO_ID_CACHE=1 */"},
 }
 _EXTRA_STATEMENTS: Mapping[str, Mapping[str, str]] = {
     "postgresql": {
         f"timers_p{number}": f"CREATE TABLE timers_p{number} PARTITION OF timers"
-        f" FOR VALUES WITH (MODULUS {_NUM_PARTITIONS}, REMAINDER {number})"
-        for number in range(_NUM_PARTITIONS)
+        f" FOR VALUES WITH (MODULUS {_PARTITIONS['postgresql']}, REMAINDER {number})"
+        for number in range(_PARTITIONS["postgresql"])
     },
     # A batch may lock thousands of rows; locks on the whole table instead would stop everybody else.
     "mssql": {

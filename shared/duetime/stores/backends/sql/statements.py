@@ -57,8 +57,9 @@ class Plan:
         self._is_change, self._is_insert = write.changes is not None, change is Change.INSERT
         self._given: dict[str, int] = {}
         self._converts: list[tuple[int, Encode]] = []
-        self._key = self._mapping.key_reader(write.conditions)
-        found_by = () if self._is_insert else self._mapping.key_names(write.conditions)
+        found_by = self._mapping.key_names(write.conditions, by_all_keys=database.keeps_plans)
+        self._key = self._mapping.key_reader(found_by)
+        found_by = () if self._is_insert else found_by
         values = {} if change is Change.DELETE else self._values(write, found_by)
         key_place = len(_source(first)[1])
         # What those that are alike expect stands in their rows.

@@ -36,8 +36,10 @@ class SqlDialect(Protocol):
     """What the driver raises, where it runs prepared statements without SQLAlchemy; none: it does not."""
     kept_connections: int
     """How many connections of such a driver are kept between units of work; fewer than there can be."""
-    takes_rows_as_json: bool
-    """Whether it runs a mutation of many rows as one statement that is given their JSON (``given_rows``)."""
+    keeps_plans: bool
+    """Whether it plans a statement once, and keeps to that while its tables grow. A mutation of many rows is then one
+    statement (``given_rows``), and has all columns of whichever unique index the plan takes: by a part of them it
+    would look at a whole shard for each row."""
     size_function: str
     """What tells the size of a long text, in bytes or characters, without sending it."""
 

@@ -22,7 +22,7 @@ class ServerDialect:
     """What the dialects for servers have in common (dialects.py)."""
 
     streams_rows = False
-    takes_rows_as_json = False
+    keeps_plans = False
     driver_errors: tuple[type[Exception], ...] = ()
     kept_connections = 0
 

@@ -84,7 +84,7 @@ class PostgresqlDialect(ServerDialect):
 
     name = "postgresql"
     driver_errors = (psycopg.Error,)
-    takes_rows_as_json = True
+    keeps_plans = True
     kept_connections = MAX_CONNECTIONS // 2
     size_function = "octet_length"
 

@@ -66,7 +66,7 @@ class SqliteDialect:
 
     name = "sqlite"
     streams_rows = True
-    takes_rows_as_json = False
+    keeps_plans = False
     driver_errors: tuple[type[Exception], ...] = (sqlite3.Error,)
     size_function = "length"
 
