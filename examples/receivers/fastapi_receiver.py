@@ -1,6 +1,6 @@
 """A receiver of Duetime's callbacks with FastAPI: verify, do the work once, answer.
 
-    pip install duetime fastapi uvicorn
+    pip install duetime-client fastapi uvicorn
     WEBHOOK_SECRETS="whsec_..." uvicorn --factory fastapi_receiver:create_app
 
 During a rotation WEBHOOK_SECRETS holds both secrets, with a space between them.

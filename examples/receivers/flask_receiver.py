@@ -1,6 +1,6 @@
 """A receiver of Duetime's callbacks with Flask: verify, do the work once, answer.
 
-    pip install duetime flask
+    pip install duetime-client flask
     WEBHOOK_SECRETS="whsec_..." flask --app flask_receiver run
 
 During a rotation WEBHOOK_SECRETS holds both secrets, with a space between them.

@@ -44,7 +44,7 @@ def encoded_timers(timers: Iterable[NewTimer | RawJson]) -> list[Encoded]:
         timer = timer if timer.id is not None else replace(timer, id=new_id())
         return timer.id, json_bytes(timer_body(timer))
 
-    return _encoded("timers", timers, encode)
+    return _encoded("timers", timers, NewTimer, encode)
 
 
 def encoded_calls(calls: Iterable[NewServiceCall | RawJson]) -> list[Encoded]:
@@ -55,16 +55,18 @@ def encoded_calls(calls: Iterable[NewServiceCall | RawJson]) -> list[Encoded]:
             return None, _raw(call, "idempotencyKey")[1]
         return None, json_bytes(call_body(call))
 
-    return _encoded("calls", calls, encode)
+    return _encoded("calls", calls, NewServiceCall, encode)
 
 
-def _encoded(name: str, items: Iterable[ItemT], encode: Callable[[ItemT], Encoded]) -> list[Encoded]:
+def _encoded(name: str, items: Iterable[ItemT], kind: type, encode: Callable[[ItemT], Encoded]) -> list[Encoded]:
     encoded = []
     for at, item in enumerate(items):
+        if not isinstance(item, kind | RawJson):
+            raise InvalidArgument(f"{name}[{at}]: must be a {kind.__name__} or a RawJson")
         try:
             encoded.append(encode(item))
         except InvalidArgument as error:
-            raise InvalidArgument(f"{name}[{at}].{error}") from None
+            raise InvalidArgument(f"{name}[{at}]: {error}") from None
     return encoded
 
 

@@ -143,7 +143,7 @@ def timer_body(timer: NewTimer) -> dict[str, Any]:
 
 
 def schedule_body(schedule: NewSchedule, *, id: str | None) -> dict[str, Any]:  # noqa: A002
-    return body(SCHEDULE, **_given(schedule) | {"id": id})
+    return body(SCHEDULE, **_given(of_type(NewSchedule, "schedule", schedule)) | {"id": id})
 
 
 def call_body(call: NewServiceCall) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from duetime_client import __version__
 from duetime_client.errors import DuetimeError, InvalidArgument, Unreachable
 from duetime_client.requests import JSON, Request, segment
 from duetime_client.retrying import Retries
+from duetime_client.values import duration, of_type
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 DEFAULT_TIMEOUT: Final = timedelta(seconds=30)
@@ -61,9 +62,10 @@ class Connecting:
         api_key = (os.environ.get("DUETIME_API_KEY", "").strip() if api_key is None else api_key) or None
         if tenant is not None:
             segment("tenant", tenant)
-        if api_key is not None and not _KEY.fullmatch(api_key):
+        if api_key is not None and not (isinstance(api_key, str) and _KEY.fullmatch(api_key)):
             raise InvalidArgument("api_key: must be printable ASCII without spaces, like dtk_...")
-        if timeout <= timedelta():
+        duration("timeout", timeout)
+        if not timeout:
             raise InvalidArgument("timeout: must be more than 0")
         own = f"duetime-client/{__version__} python/{platform.python_version()}"
         return cls(
@@ -71,7 +73,7 @@ class Connecting:
             tenant=tenant,
             api_key=api_key,
             timeout_seconds=timeout.total_seconds(),
-            retries=retries,
+            retries=of_type(Retries, "retries", retries),
             user_agent=f"{user_agent} {own}" if user_agent else own,
         )
 

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from duetime_client.errors import ApiError, Conflict, DuetimeError, NotFound, Throttled, Unavailable, Unreachable
+from duetime_client.errors import (
+    ApiError,
+    Conflict,
+    DuetimeError,
+    InvalidArgument,
+    NotFound,
+    Throttled,
+    Unavailable,
+    Unreachable,
+)
+from duetime_client.values import duration
 
 _NOTHING_WAS_DONE: Final = frozenset({"namespace_resharding", "store_not_ready", "too_many_streams"})
 """Codes of a 503 to a request that was not carried out."""
@@ -36,6 +46,13 @@ class Retries:
     max_tries: int = 4
     first_wait: timedelta = timedelta(milliseconds=250)
     max_wait: timedelta = timedelta(seconds=20)
+
+    def __post_init__(self) -> None:
+        """Raise ``InvalidArgument``."""
+        if not isinstance(self.max_tries, int) or self.max_tries < 1:
+            raise InvalidArgument("max_tries: must be a whole number, 1 or more")
+        duration("first_wait", self.first_wait)
+        duration("max_wait", self.max_wait)
 
 
 DEFAULT_RETRIES: Final = Retries()

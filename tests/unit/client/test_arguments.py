@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from duetime_client import NO_RETRIES, Duetime, InvalidArgument, NewSchedule, RetryPolicy
+from duetime_client import (
+    NO_RETRIES,
+    Duetime,
+    InvalidArgument,
+    NewSchedule,
+    NewTimer,
+    RawJson,
+    Retries,
+    RetryPolicy,
+)
 from tests.support.clients import FORMS, connecting
 
 URL = "http://receiver.test/hook"
@@ -55,6 +64,41 @@ def test_what_cannot_be_meant_is_not_sent(timers: Any, arguments: dict[str, Any]
         with pytest.raises(InvalidArgument) as refusal:
             use(callback_url=URL, **arguments)
         assert str(refusal.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max_tries": 0}, "max_tries: must be a whole number, 1 or more"),
+        ({"max_tries": "4"}, "max_tries: must be a whole number"),
+        ({"first_wait": -HOUR}, "first_wait: must not be negative"),
+        ({"max_wait": 5}, "max_wait: must be a timedelta"),
+    ],
+)
+def test_tries_that_cannot_be_made_are_refused_before_the_first_one_fails(
+    given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        Retries(**given)
+
+
+def test_of_many_the_one_that_is_wrong_is_named(duetime: Any) -> None:
+    good = NewTimer(callback_url=URL, delay=HOUR)
+    for bad, message in (
+        ({"delay": "1h"}, "timers[1]: must be a NewTimer or a RawJson"),
+        (NewTimer(callback_url=URL), "timers[1]: give one of execute_at, delay and local_time"),
+        (RawJson("5"), "timers[1]: must be an object"),
+    ):
+        with pytest.raises(InvalidArgument) as refusal:
+            duetime.timers().create_many([good, bad])
+        assert str(refusal.value) == message
+    with pytest.raises(InvalidArgument, match=r"calls\[0\]: must be a NewServiceCall or a RawJson"):
+        duetime.service_calls.submit_many([{"name": "report"}])
+
+
+def test_a_schedule_is_given_as_the_model(duetime: Any) -> None:
+    with pytest.raises(InvalidArgument, match="schedule: must be a NewSchedule"):
+        duetime.schedules.create("default", {"every": "1h"})
 
 
 def test_a_schedule_submits_a_service_call_of_the_model(duetime: Any) -> None:
@@ -103,7 +147,11 @@ def test_a_path_is_not_left(duetime: Any, name: str) -> None:
         ("http://x", {"api_key": "dtk_s3cret\n"}),
         ("http://x", {"api_key": "dtk_s3crét"}),
         ("http://x", {"tenant": ""}),
+        ("http://x", {"api_key": 5}),
         ("http://x", {"timeout": timedelta()}),
+        ("http://x", {"timeout": -HOUR}),
+        ("http://x", {"timeout": 30}),
+        ("http://x", {"retries": 4}),
     ],
 )
 def test_what_leads_nowhere_is_refused(form: str, url: str, options: dict[str, Any]) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -21,6 +23,7 @@ from duetime.delivery.request import callback_for
 from duetime.delivery.signing import Signer
 from duetime.domain.secrets import secret_text
 from duetime.testing.contract.builders import make_namespace, make_timer
+from tests.support.processes import ROOT
 
 OLD_KEY, KEY, FORGED_KEY = (bytes([number]) * 32 for number in (1, 2, 3))
 PATH = "/hooks/reminders"
@@ -171,3 +174,12 @@ def test_work_that_failed_is_tried_again(receiver: Receiver, tmp_path: Path) -> 
 
     assert receiver.post(callback()) == 204
     assert len(receiver.done()) == 1
+
+
+@pytest.mark.parametrize("framework", ["fastapi", "flask"])
+def test_what_it_says_to_install_is_what_it_imports(framework: str) -> None:
+    source = (ROOT / f"examples/receivers/{framework}_receiver.py").read_text("utf-8")
+    imported = set(re.findall(r"^(?:from|import) (\w+)", source, re.MULTILINE)) - sys.stdlib_module_names
+    (installed,) = re.findall(r"pip install (.*)", source)
+
+    assert {name.replace("_", "-") for name in imported} == set(installed.split()) - {"uvicorn"}
