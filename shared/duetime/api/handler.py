@@ -52,13 +52,15 @@ class ApiHandler:
 
     def answer_together(self, events: Sequence[Event]) -> list[dict[str, Any]]:
         """The response to each request. Those that store a timer share a write, except where two have the same one:
-        what comes later is stored later."""
+        what comes later is stored later. They share that the store is unavailable, too: one has waited for it."""
         exchanges: list[_Exchange] = []
+        unavailable: StoreUnavailable | None = None
         waiting: dict[tuple[str, str], tuple[_Exchange, Deferred]] = {}
         for event in events:
             exchange = _Exchange(self._services, self._router, event)
             exchanges.append(exchange)
-            deferred = exchange.begin()
+            deferred = exchange.begin(unavailable)
+            unavailable = exchange.unavailable
             if deferred is not None:
                 timer = deferred.timer.namespace, deferred.timer.timer_id
                 if timer in waiting:
@@ -99,19 +101,22 @@ class _Exchange:
         self._route: Route | None = None
         self._started = services.context.clock.monotonic()
         self._reply = Reply(status=500)
+        self.unavailable: StoreUnavailable | None = None
+        """What the store was found to be."""
 
-    def begin(self) -> Deferred | None:
-        """Do all there is to do; or else say what is still to be stored."""
+    def begin(self, unavailable: StoreUnavailable | None) -> Deferred | None:
+        """Do all there is to do; or else say what is still to be stored. ``unavailable``: the store was, just now."""
         context = self._services.context
         with context.log_context(self._request.request_id):
             context.keep_time()
             try:
-                answer = self._answer()
+                answer = self._answer(unavailable)
             except MethodNotAllowed as error:
                 is_question = self._request.method == "OPTIONS"
                 allowed = {"allow": ", ".join(error.allowed)}
                 answer = Reply(status=204, headers=allowed) if is_question else self._problem(error)
             except Exception as error:
+                self.unavailable = error if isinstance(error, StoreUnavailable) else None
                 answer = self._problem(error)
             if isinstance(answer, Deferred):
                 return answer
@@ -130,10 +135,12 @@ class _Exchange:
                 self._reply = self._problem(error)
             self._report()
 
-    def _answer(self) -> Reply | Deferred:
+    def _answer(self, unavailable: StoreUnavailable | None) -> Reply | Deferred:
         services, request = self._services, self._request
         route, parameters = self._router.find(request.method, request.path)
         self._route = route
+        if unavailable is not None:
+            raise unavailable
         if request.query:
             refuse_key_in_query(request)
         authenticate = services.context.authenticate

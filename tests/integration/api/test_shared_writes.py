@@ -156,3 +156,24 @@ def test_a_request_with_an_idempotency_key_is_carried_out_once(shared: Shared) -
     assert (first.status, again.status) == (201, 201)
     assert first.text == again.text
     assert len(shared.puts) == 1
+
+
+def test_a_store_that_does_not_answer_is_waited_for_once(world: World) -> None:
+    """Each look takes seconds where nothing comes back, and those behind would wait for all of them."""
+    looks: list[str] = []
+
+    def wait_in_vain(name: str) -> None:
+        looks.append(name)
+        raise StoreUnavailable("no answer")
+
+    store: Any = Overlay(world.store, catalogue=Overlay(world.store.catalogue, get_namespace=wait_in_vain))
+    handler = build_handler(context_for(store, world.clock))
+    events = [world.api.event("PUT", world.api.timer(f"t{n}"), GOOD) for n in range(5)]
+
+    answers = [*map(answer_of, events, handler.answer_together(events))]
+
+    assert [(each.status, each.code, each.headers["retry-after"]) for each in answers] == [
+        (503, "store_unavailable", "1")
+    ] * 5
+    assert len(looks) == 1
+    assert world.api.put("t0", GOOD).status == 201

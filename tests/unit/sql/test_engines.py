@@ -42,6 +42,14 @@ def driver_s_arguments(dialect: SqlDialect) -> dict[str, Any]:
     return given
 
 
+def test_what_is_sent_to_postgresql_is_not_waited_for_without_end() -> None:
+    """A network that drops all: keepalives do not count then, and the kernel sends again for a quarter of an hour."""
+    given = driver_s_arguments(open_dialect("postgresql://db/x"))
+
+    assert 0 < given["tcp_user_timeout"] <= 30_000
+    assert driver_s_arguments(open_dialect("postgresql://db/x?tcp_user_timeout=5000"))["tcp_user_timeout"] == "5000"
+
+
 @pytest.mark.parametrize("scheme", ["postgresql", "mysql", "tidb", "oracle", "sqlserver"])
 def test_a_password_may_have_any_character(scheme: str) -> None:
     password = "p@ss/w:rd?#% €ü+"

@@ -54,6 +54,7 @@ _OPTIONS = {
     "keepalives_idle": 15,
     "keepalives_interval": 5,
     "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,  # milliseconds: what was sent meets silence. Keepalives are for who waits in silence
 }
 """Unless the URL says otherwise."""
 
