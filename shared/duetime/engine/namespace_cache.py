@@ -62,9 +62,12 @@ class NamespaceView:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
+    """``secrets``: those that the view signs with. They end by time as well."""
+
     view: NamespaceView
     stale_at: float
     namespace: Namespace | None
+    secrets: tuple[EncryptedSecret, ...] = ()
 
 
 class NamespaceCache:
@@ -161,13 +164,7 @@ class NamespaceCache:
         if namespace.state is not NamespaceState.ACTIVE:
             return _Entry(_view(namespace, None, is_usable=False), monotonic + NAMESPACE_SECONDS, namespace)
         valid = self._valid_secrets(namespace)
-        if (
-            known is not None
-            and known.view.is_usable
-            and known.namespace is not None
-            and known.namespace.revision == namespace.revision
-            and self._valid_secrets(known.namespace) == valid
-        ):
+        if known is not None and known.view.is_usable and known.secrets == valid:
             signer = known.view.signer  # decryption may be a call to a key service: not without need
         else:
             try:
@@ -182,13 +179,13 @@ class NamespaceCache:
                     },
                 )
                 return _Entry(_view(namespace, None, is_usable=False), monotonic + _RETRY_SECONDS, namespace)
-        return _Entry(_view(namespace, signer, is_usable=True), monotonic + NAMESPACE_SECONDS, namespace)
+        return _Entry(_view(namespace, signer, is_usable=True), monotonic + NAMESPACE_SECONDS, namespace, valid)
 
-    def _valid_secrets(self, namespace: Namespace) -> list[EncryptedSecret]:
+    def _valid_secrets(self, namespace: Namespace) -> tuple[EncryptedSecret, ...]:
         now = self._clock.now()
-        return [secret for secret in namespace.secrets if secret.is_valid(now)]
+        return tuple(secret for secret in namespace.secrets if secret.is_valid(now))
 
-    def _signer(self, namespace: Namespace, secrets: list[EncryptedSecret]) -> Signer | None:
+    def _signer(self, namespace: Namespace, secrets: Sequence[EncryptedSecret]) -> Signer | None:
         if not secrets:
             return None
         if self._secret_box is None:

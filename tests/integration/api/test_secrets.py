@@ -12,6 +12,7 @@ from duetime.api.handler import build_handler
 from duetime.delivery.encryption import SecretUnavailable
 from duetime.domain.secrets import parse_secret
 from duetime.domain.times import format_instant
+from duetime.engine.namespace_cache import NAMESPACE_SECONDS, NamespaceCache
 from duetime.testing.contract.builders import seconds
 from tests.support.api import ContendedStore, World, context_for
 from tests.support.clock import NOW
@@ -280,3 +281,25 @@ def test_no_secret_is_ever_logged(world: World, caplog: pytest.LogCaptureFixture
     texts = [f"{record.getMessage()} {record.__dict__} {record.exc_text}" for record in caplog.records]
     assert texts
     assert not any(secret.removeprefix("whsec_")[:12] in text for secret in (made, OWN) for text in texts)
+
+
+def test_a_poller_ends_a_secret_by_time(world: World) -> None:
+    """It has known both for long, and nothing of the namespace changes any more."""
+    cache = NamespaceCache(world.store.catalogue, clock=world.clock, secret_box=world.secret_box)
+
+    def signatures() -> list[str]:
+        cache.load({"default"})
+        view = cache.get("default")
+        assert view is not None
+        assert view.signer is not None
+        return view.signer.signature("id", 0, b"").split()
+
+    create(world.api, {"secret": OWN})
+    (first,) = signatures()
+    create(world.api, {"overlap": "30s"})
+    world.clock.advance(NAMESPACE_SECONDS)
+    second, was_first = sorted(signatures(), key=lambda each: each == first)
+    assert was_first == first
+    for _ in range(2):
+        world.clock.advance(NAMESPACE_SECONDS)
+    assert signatures() == [second]
