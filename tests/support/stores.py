@@ -22,7 +22,7 @@ class _Dialect(SqliteDialect):
         self.kept_connections = 0  # so that the pool tells whether a test still has one
 
     def move(self, path: Path) -> None:
-        self._path = path
+        self._path, self._file = path, None
 
 
 @dataclass(frozen=True)

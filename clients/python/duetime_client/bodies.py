@@ -79,23 +79,12 @@ NAMESPACE: Table = {
     "min_schedule_interval": ("minScheduleInterval", duration),
 }
 TIMING: Table = {
-    "cron": ("cron", texts),
-    "every": ("every", duration),
-    "rrule": ("rrule", texts),
-    "time_zone": ("timeZone", plain),
-    "anchor": ("anchor", instant),
-    "dst": ("dst", plain),
-    "start_at": ("startAt", instant),
-    "end_at": ("endAt", instant),
-    "exclude": ("exclude", texts),
-    "calendar": ("calendar", plain),
-    "day_off": ("dayOff", plain),
-    "jitter": ("jitter", duration),
-    "window": ("window", duration),
-    "from_at": ("from", instant),
-    "count": ("count", plain),
-    "schedule_id": ("id", plain),
-}
+    name: SCHEDULE[name]
+    for name in (
+        *("cron", "every", "rrule", "time_zone", "anchor", "dst", "start_at", "end_at", "exclude", "calendar"),
+        *("day_off", "jitter", "window"),
+    )
+} | {"from_at": ("from", instant), "count": ("count", plain), "schedule_id": ("id", plain)}
 CALENDAR: Table = {
     "weekdays": ("weekdays", texts),
     "days_off": ("daysOff", texts),

@@ -188,6 +188,29 @@ class TimerArguments(CallbackArguments, total=False):
     dst: Dst | str | None
 
 
+class TimerFilter(TypedDict, total=False):
+    """Arguments that select timers: all must hold. ``from`` is inclusive, ``to`` exclusive. ``failed_from`` and
+    ``failed_to`` select failed timers alone."""
+
+    reason: FailureReason | str | None
+    tag: str | None
+    correlation_id: str | None
+    due_from: datetime | None
+    due_to: datetime | None
+    failed_from: datetime | None
+    failed_to: datetime | None
+
+
+class AnswerArguments(TypedDict, total=False):
+    """What an answer to a firing may say. ``attempt`` None: the present one. ``within``, until the next answer, goes
+    with a heartbeat; ``message`` and ``retry`` go with a nack."""
+
+    attempt: int | None
+    within: timedelta | None
+    message: str | None
+    retry: bool | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deleted:
     """``attempt_in_flight``: its receiver may see one more callback. None when that is not known, since the answer
@@ -290,6 +313,18 @@ class Namespace:
     unreadable: str | None = None
     """In a list: why what is stored of it cannot be read. Its timers wait."""
     earlier_shards: tuple[EarlierShards, ...] = ()
+
+
+class NamespaceArguments(TypedDict, total=False):
+    """What ``put`` sets of a namespace."""
+
+    num_shards: int
+    dedicated: bool
+    retry_policy: RetryPolicy | None
+    max_in_flight: int | None
+    rate_limit: float | None
+    misfire: Misfire | str | None
+    min_schedule_interval: timedelta | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,19 @@ from urllib.parse import quote, urlencode
 
 from duetime_client.decoding import decode
 from duetime_client.errors import ApiError, InvalidArgument, UnexpectedAnswer, error_from
-from duetime_client.models import Answered, Health, Principal
-from duetime_client.values import UNSET, RawJson, duration, instant, json_bytes, query_pairs, read_json, without_nulls
+from duetime_client.models import AnswerArguments, Answered, Health, Principal
+from duetime_client.values import (
+    UNSET,
+    RawJson,
+    duration,
+    instant,
+    json_bytes,
+    members,
+    plain,
+    query_pairs,
+    read_json,
+    without_nulls,
+)
 
 T = TypeVar("T")
 
@@ -170,29 +181,34 @@ def changing(
     )
 
 
+_ANSWER: Final = {
+    "attempt": ("attempt", plain),
+    "within": ("within", duration),
+    "message": ("message", plain),
+    "retry": ("retry", plain),
+}
+
+
 def answering(
     operation: str,
     path: str,
     firing_id: str,
     answer: str,
+    given: AnswerArguments,
     *,
-    attempt: int | None,
-    within: timedelta | None,
-    message: str | None,
-    retry: bool | None,
     scheduled_at: datetime | None = None,
 ) -> Request[Answered]:
     """An answer to a firing that waits of the timer or schedule at ``path``."""
+    body = members(_ANSWER, given)
     at = None if scheduled_at is None else instant("scheduled_at", scheduled_at)
-    given = {"attempt": attempt, "scheduledAt": at}
-    body = {"within": None if within is None else duration("within", within), "message": message, "retry": retry}
+    query = {"attempt": body.pop("attempt", None), "scheduledAt": at}
     return changing(
         operation,
         "POST",
         f"{path}/firings/{segment('firing_id', firing_id)}/{segment('answer', answer)}",
         Answered,
         without_nulls(body),
-        query=query_pairs({name: value for name, value in given.items() if value is not None}),
+        query=query_pairs(without_nulls(query)),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TypedDict
 
 from duetime_client.call_models import CallRequest, NewServiceCall
 from duetime_client.decoding import OpenEnum
@@ -120,28 +121,42 @@ class NewSchedule(NewCallback):
     paused: bool | None = None
 
 
-class ScheduleChange(CallbackArguments, total=False):
-    """What is to be changed of a schedule, as arguments: what is not given stays, None clears."""
+class TimingArguments(TypedDict, total=False):
+    """When a schedule occurs, beside ``cron``, ``rrule`` and ``exclude``, as arguments."""
 
-    service_call: NewServiceCall
-    cron: tuple[str, ...] | list[str] | None
     every: timedelta | None
-    rrule: tuple[str, ...] | list[str] | None
     time_zone: str | None
     anchor: datetime | None
     dst: Dst | str | None
     start_at: datetime | None
     end_at: datetime | None
-    exclude: tuple[str, ...] | list[str] | None
     calendar: str | None
     day_off: DayOff | str | None
     jitter: timedelta | None
     window: timedelta | None
+
+
+class ScheduleChange(CallbackArguments, TimingArguments, total=False):
+    """What is to be changed of a schedule, as arguments: what is not given stays, None clears."""
+
+    service_call: NewServiceCall
+    cron: tuple[str, ...] | list[str] | None
+    rrule: tuple[str, ...] | list[str] | None
+    exclude: tuple[str, ...] | list[str] | None
     misfire: ScheduleMisfire | str | None
     catch_up: timedelta | None
     overlap: Overlap | str | None
     max_firings: int | None
     pause_after: int | None
+
+
+class ScheduleFilter(TypedDict, total=False):
+    """Arguments that select schedules: all must hold. ``due_from`` is inclusive, ``due_to`` exclusive: when the next
+    occurrence is due."""
+
+    tag: str | None
+    due_from: datetime | None
+    due_to: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from duetime.api.http.request import Request
 from duetime.api.http.request_models import PagedBody
 from duetime.app.backfill import Backfills
 from duetime.app.local_timers import LocalTimers
-from duetime.app.namespaces import kept, readable, stored_namespace, visible
+from duetime.app.namespaces import NamespaceAccess, kept, readable, visible
 from duetime.app.pages import PageOfWork
 from duetime.app.schedule_lists import ScheduleLists
 from duetime.app.schedules import Schedules
@@ -131,7 +131,7 @@ class NamespaceCache:
         is_old = now - read_at > NAMESPACE_KEPT  # by the time that goes on while a process is frozen, too
         if known is None or is_old or self._clock.monotonic() >= stale_at:
             try:
-                known = stored_namespace(self._store, name, principal=None)
+                known = NamespaceAccess(self._store, None, now).stored(name)
             except NamespaceNotFound:
                 self._found.pop(name, None)
                 raise
@@ -198,6 +198,9 @@ class Services:
         firing_key = lru_cache(maxsize=1)(lambda: shared_key(store.catalogue, FIRING_KEY))
         cursors = Cursors(store.catalogue)
         return cls(context, NamespaceCache(store, clock), cursors, timers, schedules, firing_key)
+
+    def access(self, request: Request, *, is_internal: bool = False) -> NamespaceAccess:
+        return NamespaceAccess(self.context.store, request.principal, self.context.clock.now(), is_internal)
 
     def work(self, body: PagedBody, cursors: ListCursors) -> PageOfWork:
         """Return which page ``body`` asks for. Raises ``InvalidCursor``."""

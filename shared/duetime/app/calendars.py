@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 
-from duetime.app.namespaces import changed_namespace, readable
+from duetime.app.namespaces import NamespaceAccess, readable, with_settings
 from duetime.app.revisions import Revisions
 from duetime.domain.calendars import Calendar, checked, days_namespace, is_name
 from duetime.domain.errors import CalendarNotFound, RevisionMismatch
@@ -62,7 +62,7 @@ class Calendars:
             self.store.catalogue.create_namespace(
                 name, num_shards=1, dedicated=False, now=now, tenant_id=self.tenant_id
             )
-        changed_namespace(self.store, name, change, principal=None, now=now, is_internal=True)
+        NamespaceAccess(self.store, None, now, is_internal=True).change(name, change)
         return stored, is_new
 
     def delete(self, name: str, *, now: datetime, wanted: Revisions | None = None) -> None:
@@ -83,9 +83,8 @@ class Calendars:
         if self.store.catalogue.get_namespace(days_namespace(self.tenant_id)) is None:
             _check(None, wanted)
             raise CalendarNotFound(name)
-        changed_namespace(
-            self.store, days_namespace(self.tenant_id), change, principal=None, now=now, is_internal=True
-        )
+        access = NamespaceAccess(self.store, None, now, is_internal=True)
+        access.change(days_namespace(self.tenant_id), change)
 
 
 def finder(store: Store, tenant_id: str) -> FindCalendar:
@@ -106,8 +105,7 @@ def _parted(namespace: Namespace, name: str) -> tuple[Calendar | None, list[Cale
 
 
 def _with(namespace: Namespace, *calendars: Calendar) -> Namespace:
-    settings = replace(namespace.settings, calendars=tuple(sorted(calendars, key=lambda each: each.name)))
-    return replace(namespace, settings=settings)
+    return with_settings(namespace, calendars=tuple(sorted(calendars, key=lambda each: each.name)))
 
 
 def _check(known: Calendar | None, wanted: Revisions | None) -> None:

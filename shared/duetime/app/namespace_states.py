@@ -7,11 +7,10 @@ long, and a deletion ends only when nobody can still be creating timers: ``DELET
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
-from duetime.app.namespaces import changed_namespace, check_revision, found_namespace, kept
+from duetime.app.namespaces import NamespaceAccess, check_revision, kept, with_settings
 from duetime.app.revisions import Revisions
 from duetime.domain.errors import NamespaceConflict, NamespaceNotEmpty, StoreUnavailable
 from duetime.domain.namespaces import (
@@ -22,7 +21,6 @@ from duetime.domain.namespaces import (
     NamespaceState,
     Pause,
 )
-from duetime.domain.principals import Principal
 from duetime.domain.times import format_instant
 from duetime.stores.core.store import Store
 from duetime.stores.port.timers import ChangeStatus, TimerFilter, TimerRef
@@ -45,15 +43,7 @@ class Deletion:
     """Before the next step can do anything."""
 
 
-def paused(
-    store: Store,
-    name: str,
-    *,
-    reason: str | None,
-    principal: Principal | None,
-    now: datetime,
-    wanted: Revisions | None = None,
-) -> Namespace:
+def paused(access: NamespaceAccess, name: str, *, reason: str | None, wanted: Revisions | None = None) -> Namespace:
     """Pause a namespace: nothing of it is fired from now on. One that is paused already stays so since then.
 
     Raises ``NamespaceNotFound`` and ``NamespaceDeleting``.
@@ -61,19 +51,13 @@ def paused(
 
     def change(namespace: Namespace) -> Namespace:
         check_revision(namespace, wanted)
-        since = now if namespace.settings.pause is None else namespace.settings.pause.at
-        return _with(kept(namespace), pause=Pause(since, reason))
+        since = access.now if namespace.settings.pause is None else namespace.settings.pause.at
+        return with_settings(kept(namespace), pause=Pause(since, reason))
 
-    return _logged(
-        {"action": "namespace.paused"},
-        changed_namespace(store, name, change, principal=principal, now=now),
-        principal,
-    )
+    return _logged({"action": "namespace.paused"}, access.change(name, change), access)
 
 
-def resumed(
-    store: Store, name: str, *, principal: Principal | None, now: datetime, wanted: Revisions | None = None
-) -> Namespace:
+def resumed(access: NamespaceAccess, name: str, *, wanted: Revisions | None = None) -> Namespace:
     """Resume a namespace: its timers are fired again, and its ``misfire`` says what becomes of the late ones.
 
     Raises ``NamespaceNotFound`` and ``NamespaceDeleting``.
@@ -82,32 +66,21 @@ def resumed(
     def change(namespace: Namespace) -> Namespace:
         check_revision(namespace, wanted)
         is_paused = kept(namespace).settings.pause is not None
-        return _with(namespace, pause=None, resumed_at=now) if is_paused else namespace
+        return with_settings(namespace, pause=None, resumed_at=access.now) if is_paused else namespace
 
-    return _logged(
-        {"action": "namespace.resumed"},
-        changed_namespace(store, name, change, principal=principal, now=now),
-        principal,
-    )
+    return _logged({"action": "namespace.resumed"}, access.change(name, change), access)
 
 
-def resharded(
-    store: Store,
-    name: str,
-    num_shards: int,
-    *,
-    principal: Principal | None,
-    now: datetime,
-    wanted: Revisions | None = None,
-) -> Namespace:
+def resharded(access: NamespaceAccess, name: str, num_shards: int, *, wanted: Revisions | None = None) -> Namespace:
     """Give a namespace another number of shards: new timers go there after ``RESHARD_AFTER``. The others stay.
 
     One that has so many is left as it is. Raises ``NamespaceNotFound``, ``NamespaceDeleting``, ``RevisionMismatch``,
     ``InvalidInput`` when no dedicated shards are left, and ``NamespaceConflict`` before the switch of an earlier
     reshard, and after ``MAX_EARLIER_SHARDS``.
     """
+    now = access.now
     for _ in range(_TRIES):
-        namespace = kept(found_namespace(store, name, principal=principal))
+        namespace = kept(access.found(name))
         check_revision(namespace, wanted)
         if namespace.num_shards == num_shards:
             return namespace
@@ -117,21 +90,13 @@ def resharded(
         if len(namespace.earlier_shards) == MAX_EARLIER_SHARDS:
             raise NamespaceConflict(f"namespace {name!r} was resharded {MAX_EARLIER_SHARDS} times, which is the most")
         until = now + RESHARD_AFTER
-        stored = store.catalogue.reshard_namespace(namespace, num_shards=num_shards, until=until, now=now)
+        stored = access.store.catalogue.reshard_namespace(namespace, num_shards=num_shards, until=until, now=now)
         if stored is not None:
-            return _logged({"action": "namespace.resharded"}, stored, principal)
+            return _logged({"action": "namespace.resharded"}, stored, access)
     raise StoreUnavailable(f"namespace {name!r} is being changed all the time")
 
 
-def delete_some(
-    store: Store,
-    name: str,
-    *,
-    is_forced: bool,
-    principal: Principal | None,
-    now: datetime,
-    wanted: Revisions | None = None,
-) -> Deletion:
+def delete_some(access: NamespaceAccess, name: str, *, is_forced: bool, wanted: Revisions | None = None) -> Deletion:
     """Take one bounded step towards the end of a namespace, to be repeated until it ``is_done``.
 
     The first step marks it, so that nothing is fired and nothing created any more; the steps remove its timers and at
@@ -140,17 +105,16 @@ def delete_some(
 
     Raises ``NamespaceNotFound``, also when it is gone already, and ``NamespaceNotEmpty``.
     """
-    namespace = found_namespace(store, name, principal=principal)
+    store, now = access.store, access.now
+    namespace = access.found(name)
     if namespace.state is not NamespaceState.DELETING:
         check_revision(namespace, wanted)  # what it is while it is being deleted is for nobody to keep up with
     if not is_forced and _has_timers(store, namespace, now):
-        changed_namespace(store, name, lambda found: _with(found, deleting_since=None), principal=principal, now=now)
+        access.change(name, lambda found: with_settings(found, deleting_since=None))
         raise NamespaceNotEmpty(name)
     if namespace.state is not NamespaceState.DELETING:
-        namespace = changed_namespace(
-            store, name, lambda found: _with(found, deleting_since=now), principal=principal, now=now
-        )
-        _logged({"action": "namespace.deleting"}, namespace, principal)
+        namespace = access.change(name, lambda found: with_settings(found, deleting_since=now))
+        _logged({"action": "namespace.deleting"}, namespace, access)
     removed, is_empty = _remove_timers(store, namespace, now)
     if removed:
         log.info(
@@ -165,16 +129,12 @@ def delete_some(
         return Deletion(removed, is_done=False, wait_seconds=max(1, round(left.total_seconds())))
     is_done = store.catalogue.delete_namespace(name, if_revision=namespace.revision)
     if is_done:
-        _logged({"action": "namespace.deleted"}, namespace, principal)
+        _logged({"action": "namespace.deleted"}, namespace, access)
     return Deletion(removed, is_done)
 
 
-def _with(namespace: Namespace, **given: Any) -> Namespace:
-    return replace(namespace, settings=replace(namespace.settings, **given))
-
-
-def _logged(event: dict[str, str], namespace: Namespace, principal: Principal | None) -> Namespace:
-    key_id = None if principal is None else principal.key_id
+def _logged(event: dict[str, str], namespace: Namespace, access: NamespaceAccess) -> Namespace:
+    key_id = None if access.principal is None else access.principal.key_id
     facts = {"namespace": namespace.name, "revision": namespace.revision, "key_id": key_id}
     log.info("a namespace was changed", extra=event | facts)
     return namespace

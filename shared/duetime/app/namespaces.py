@@ -1,8 +1,6 @@
 """What can be changed of a namespace, for the API and the command line alike.
 
 Each change is made on the revision that was read; when another one came first it is tried again on what that left.
-``principal`` is who asks, None the command line and open mode: another tenant's namespace is one that does not exist.
-``is_internal``: the name is one that Duetime made (``domain.tenants``); no client's word gets there.
 """
 
 from __future__ import annotations
@@ -40,6 +38,49 @@ from duetime.stores.core.store import Store
 _TRIES = 5
 
 
+@dataclass(frozen=True, slots=True)
+class NamespaceAccess:
+    """Reads and changes namespaces at one instant.
+
+    ``principal`` is who asks, None the command line and open mode: another tenant's namespace is one that does not
+    exist. ``is_internal``: the name is one that Duetime made (``domain.tenants``); no client's word gets there.
+    """
+
+    store: Store
+    principal: Principal | None
+    now: datetime
+    is_internal: bool = False
+
+    def found(self, name: str) -> Namespace:
+        """Return the namespace as it is now.
+
+        Raises ``NamespaceNotFound``, also for what no client can name: internal ones; and ``NamespaceUnreadable``.
+        """
+        return readable(self.stored(name))
+
+    def stored(self, name: str) -> Namespace:
+        """Return what ``found`` does; of one that cannot be read, what is left of it."""
+        namespace = self.store.catalogue.get_namespace(name) if self.is_internal or _is_name(name) else None
+        if namespace is None:
+            raise NamespaceNotFound(name)
+        return visible(namespace, self.principal)
+
+    def change(self, name: str, change: Callable[[Namespace], Namespace]) -> Namespace:
+        """Store a namespace as ``change`` makes it of what is stored, and return it.
+
+        Raises ``NamespaceNotFound``, ``NamespaceUnreadable``, ``StoreUnavailable``, and what ``change`` raises.
+        """
+        for _ in range(_TRIES):
+            namespace = self.found(name)
+            wanted = change(namespace)
+            if wanted == namespace:
+                return namespace
+            stored = self.store.catalogue.update_namespace(wanted, if_revision=namespace.revision, now=self.now)
+            if stored is not None:
+                return stored
+        raise StoreUnavailable(f"namespace {name!r} is being changed all the time")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedSecret:
     """``text`` is ``whsec_...``: it can be read here and never again. ``previous`` ends with the overlap."""
@@ -50,15 +91,13 @@ class CreatedSecret:
 
 
 def put_namespace(
-    store: Store,
+    access: NamespaceAccess,
     name: str,
     given: Mapping[str, Any],
     *,
     num_shards: int | None,
     dedicated: bool | None,
     default_num_shards: int,
-    principal: Principal | None,
-    now: datetime,
     wanted: Revisions | None,
 ) -> tuple[Namespace, bool]:
     """Create a namespace, confirm it, or change its settings to those ``given``; return it and whether it is new.
@@ -66,7 +105,8 @@ def put_namespace(
     Shards that are None are those that it has, or the defaults of a new one. Raises ``NamespaceConflict`` when it
     exists with other shards or belongs to another tenant, and ``RevisionMismatch``.
     """
-    known = store.catalogue.get_namespace(name)
+    catalogue, principal = access.store.catalogue, access.principal
+    known = catalogue.get_namespace(name)
     if known is not None and principal is not None and known.tenant_id != principal.tenant_id:
         known = None  # nothing of it must show, not even in what is asked of the store below
     if wanted is not None and known is None:
@@ -77,13 +117,16 @@ def put_namespace(
         dedicated = known.dedicated if known else False
     # In open mode a namespace that exists may be any tenant's.
     tenant_id = known.tenant_id if known else own_tenant(principal)
-    stored, is_new = store.catalogue.create_namespace(
-        name, num_shards=num_shards, dedicated=dedicated, now=now, tenant_id=tenant_id
+    stored, is_new = catalogue.create_namespace(
+        name, num_shards=num_shards, dedicated=dedicated, now=access.now, tenant_id=tenant_id
     )
     if given or wanted is not None:
-        stored = changed_settings(
-            store, name, given, principal=principal, now=now, check=lambda found: check_revision(found, wanted)
-        )
+
+        def change(namespace: Namespace) -> Namespace:
+            check_revision(namespace, wanted)
+            return with_settings(namespace, **given)
+
+        stored = access.change(name, change)
     return stored, is_new
 
 
@@ -93,40 +136,18 @@ def check_revision(namespace: Namespace, wanted: Revisions | None) -> None:
         raise RevisionMismatch("the namespace has another revision than If-Match names")
 
 
-def changed_settings(
-    store: Store,
-    name: str,
-    given: Mapping[str, Any],
-    *,
-    principal: Principal | None,
-    now: datetime,
-    check: Callable[[Namespace], None] | None = None,
-    is_internal: bool = False,
-) -> Namespace:
-    """Change the settings ``given`` of a namespace, and store it unless they were so already.
-
-    ``check`` may refuse the namespace as it was read. Raises ``NamespaceNotFound`` and ``StoreUnavailable``.
-    """
-
-    def change(namespace: Namespace) -> Namespace:
-        if check is not None:
-            check(namespace)
-        return replace(namespace, settings=replace(namespace.settings, **given))
-
-    return changed_namespace(store, name, change, principal=principal, now=now, is_internal=is_internal)
+def with_settings(namespace: Namespace, **given: Any) -> Namespace:
+    return replace(namespace, settings=replace(namespace.settings, **given))
 
 
 def create_secret(
-    store: Store,
+    access: NamespaceAccess,
     box: SecretBox | None,
     name: str,
     *,
-    principal: Principal | None,
     secret_id: str,
     text: str | None = None,
     overlap_seconds: float,
-    now: datetime,
-    is_internal: bool = False,
 ) -> CreatedSecret:
     """Make ``text`` (``whsec_...``; None: a new one) the newest secret; its predecessor stays valid for the overlap.
 
@@ -147,52 +168,22 @@ def create_secret(
         nonlocal ciphertext
         if any(secret.secret_id == secret_id for secret in namespace.secrets):
             raise SecretShownOnce
-        check_can_rotate(namespace, now)
+        check_can_rotate(namespace, access.now)
         if ciphertext is None:  # it may be a call to a key service: not for what is refused, and once
             ciphertext = box.encrypt(key, context=name)
-        new = EncryptedSecret(secret_id, ciphertext, now)
-        return rotated(namespace, new, overlap_seconds=overlap_seconds, now=now)
+        new = EncryptedSecret(secret_id, ciphertext, access.now)
+        return rotated(namespace, new, overlap_seconds=overlap_seconds, now=access.now)
 
-    *before, newest = changed_namespace(
-        store, name, change, principal=principal, now=now, is_internal=is_internal
-    ).secrets
+    *before, newest = access.change(name, change).secrets
     return CreatedSecret(secret=newest, text=secret_text(key), previous=before[-1] if before else None)
 
 
-def delete_secret(
-    store: Store,
-    name: str,
-    secret_id: str,
-    *,
-    principal: Principal | None,
-    now: datetime,
-    is_internal: bool = False,
-) -> None:
+def delete_secret(access: NamespaceAccess, name: str, secret_id: str) -> None:
     """End a secret at once (``domain.secrets.without_secret``).
 
     Raises ``NamespaceNotFound``, ``SecretNotFound`` and ``StoreUnavailable``.
     """
-
-    def change(namespace: Namespace) -> Namespace:
-        return without_secret(namespace, secret_id, now=now)
-
-    changed_namespace(store, name, change, principal=principal, now=now, is_internal=is_internal)
-
-
-def found_namespace(store: Store, name: str, *, principal: Principal | None, is_internal: bool = False) -> Namespace:
-    """Return the namespace as it is now.
-
-    Raises ``NamespaceNotFound``, also for what no client can name: internal ones; and ``NamespaceUnreadable``.
-    """
-    return readable(stored_namespace(store, name, principal=principal, is_internal=is_internal))
-
-
-def stored_namespace(store: Store, name: str, *, principal: Principal | None, is_internal: bool = False) -> Namespace:
-    """Return what ``found_namespace`` does; of one that cannot be read, what is left of it."""
-    namespace = store.catalogue.get_namespace(name) if is_internal or _is_name(name) else None
-    if namespace is None:
-        raise NamespaceNotFound(name)
-    return visible(namespace, principal)
+    access.change(name, lambda namespace: without_secret(namespace, secret_id, now=access.now))
 
 
 def readable(namespace: Namespace) -> Namespace:
@@ -223,27 +214,3 @@ def _is_name(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def changed_namespace(
-    store: Store,
-    name: str,
-    change: Callable[[Namespace], Namespace],
-    *,
-    principal: Principal | None,
-    now: datetime,
-    is_internal: bool = False,
-) -> Namespace:
-    """Store a namespace as ``change`` makes it of what is stored, and return it.
-
-    Raises ``NamespaceNotFound``, ``NamespaceUnreadable``, ``StoreUnavailable``, and what ``change`` raises.
-    """
-    for _ in range(_TRIES):
-        namespace = found_namespace(store, name, principal=principal, is_internal=is_internal)
-        wanted = change(namespace)
-        if wanted == namespace:
-            return namespace
-        stored = store.catalogue.update_namespace(wanted, if_revision=namespace.revision, now=now)
-        if stored is not None:
-            return stored
-    raise StoreUnavailable(f"namespace {name!r} is being changed all the time")

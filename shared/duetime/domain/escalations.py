@@ -34,7 +34,7 @@ def _escalation(outcome: Outcome, url: str) -> Timer:
     timer, event = outcome.timer, failed_event(outcome)
     payload_json = "null" if timer.content.payload_json is None else timer.content.payload_json
     content = TimerContent(
-        execute_at=event.failed_at,
+        execute_at=event.at,
         callback_url=url,
         payload_json=f'{event.to_json()[:-1]},"payload":{payload_json}}}',
         callback_timeout_seconds=timer.content.callback_timeout_seconds,
@@ -52,6 +52,6 @@ def _escalation(outcome: Outcome, url: str) -> Timer:
         firing_id=str(event.event_id),
         attempts=0,
         next_attempt_at=content.execute_at,
-        created_at=event.failed_at,
-        updated_at=event.failed_at,
+        created_at=event.at,
+        updated_at=event.at,
     )

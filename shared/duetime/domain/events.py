@@ -25,20 +25,13 @@ _EVENTS = UUID("818ca3fe-3413-548b-9c5c-bd54dfbf663c")
 """The namespace of event ids (RFC 9562, version 5). Never to be changed: it is what makes a repeat recognisable."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Event(ABC):
-    """What is announced. ``event_id`` is the same however often that is."""
+    """What is announced, and when it occurred. ``event_id`` is the same however often it is announced."""
 
-    __slots__ = ()
     event_id: UUID
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """Its type, like ``timer.failed``."""
-
-    @property
-    @abstractmethod
-    def occurred_at(self) -> datetime: ...
+    type: str
+    at: datetime
 
     @abstractmethod
     def document(self) -> dict[str, object]:
@@ -68,8 +61,7 @@ class TimerFailed(Event):
     ``status`` is the HTTP status of the last answer. Of an unreadable timer only its name is known, if that.
     """
 
-    event_id: UUID
-    failed_at: datetime
+    type: str = TIMER_FAILED
     reason: FailureReason
     message: str
     namespace: str | None
@@ -84,14 +76,6 @@ class TimerFailed(Event):
     """It is an occurrence of this schedule that has failed; ``timer_id`` is None."""
 
     @property
-    def name(self) -> str:
-        return TIMER_FAILED
-
-    @property
-    def occurred_at(self) -> datetime:
-        return self.failed_at
-
-    @property
     def timer_uuid(self) -> UUID | None:
         if self.namespace is None or self.timer_id is None:
             return None
@@ -100,14 +84,14 @@ class TimerFailed(Event):
     def document(self) -> dict[str, object]:
         return {
             "id": str(self.event_id),
-            "type": TIMER_FAILED,
+            "type": self.type,
             "namespace": self.namespace,
             "timerId": self.timer_id,
             **({} if self.schedule_id is None else {"scheduleId": self.schedule_id}),
             "timerUuid": None if self.timer_uuid is None else str(self.timer_uuid),
             "firingId": self.firing_id,
             "executeAt": None if self.execute_at is None else format_instant(self.execute_at),
-            "failedAt": format_instant(self.failed_at),
+            "failedAt": format_instant(self.at),
             "attempts": self.attempts,
             "reason": str(self.reason),
             "message": self.message,
@@ -122,27 +106,18 @@ class TimerMoved(Event):
     """A timer that is due at a local time has been moved to ``execute_at``, since the rules of its time zone have
     changed. ``timer`` is as it was before."""
 
-    event_id: UUID
+    type: str = TIMER_MOVED
     timer: Timer
     execute_at: datetime
-    at: datetime
     local_time: str
     time_zone: str
     tzdata_version: str
-
-    @property
-    def name(self) -> str:
-        return TIMER_MOVED
-
-    @property
-    def occurred_at(self) -> datetime:
-        return self.at
 
     def document(self) -> dict[str, object]:
         timer = self.timer
         return {
             "id": str(self.event_id),
-            "type": TIMER_MOVED,
+            "type": self.type,
             "namespace": timer.namespace,
             "timerId": timer.timer_id,
             "timerUuid": str(timer.timer_uuid),
@@ -172,9 +147,7 @@ class ScheduleEvent(Event):
     history.
     """
 
-    event_id: UUID
     type: ScheduleEventType
-    at: datetime
     namespace: str
     schedule_id: str
     reason: str | None = None
@@ -182,20 +155,12 @@ class ScheduleEvent(Event):
     correlation_id: str | None = None
     tags: tuple[str, ...] = ()
 
-    @property
-    def name(self) -> str:
-        return str(self.type)
-
-    @property
-    def occurred_at(self) -> datetime:
-        return self.at
-
     def document(self) -> dict[str, object]:
         missed = self.missed
         last_at = None if missed is None else missed.last_scheduled_at or missed.scheduled_at
         return {
             "id": str(self.event_id),
-            "type": self.name,
+            "type": self.type,
             "namespace": self.namespace,
             "scheduleId": self.schedule_id,
             "occurredAt": format_instant(self.at),
@@ -270,7 +235,7 @@ def failed_event(outcome: Outcome) -> TimerFailed:
     armed = "" if timer.rearmed_at is None else format_instant(timer.rearmed_at)
     return TimerFailed(
         event_id=uuid5(_EVENTS, f"{TIMER_FAILED}:{timer.timer_uuid}:{timer.firing_id}:{armed}"),
-        failed_at=failure.at,
+        at=failure.at,
         reason=failure.reason,
         message=failure.message,
         namespace=timer.namespace,
@@ -291,7 +256,7 @@ def unreadable_event(
     """The event of a stored timer that was found unreadable at ``at``. ``key`` tells its row from all others."""
     return TimerFailed(
         event_id=uuid5(_EVENTS, f"{TIMER_FAILED}:unreadable:{key}:{format_instant(at)}"),
-        failed_at=at,
+        at=at,
         reason=FailureReason.UNREADABLE,
         message=reason,
         namespace=namespace,

@@ -84,9 +84,9 @@ class EventBridgeEvents:
         entries = [
             {
                 "Source": SOURCE,
-                "DetailType": event.name.replace(".", " ").title(),
+                "DetailType": event.type.replace(".", " ").title(),
                 "Detail": event.to_json(),
-                "Time": event.occurred_at,
+                "Time": event.at,
             }
             for event in events
         ]

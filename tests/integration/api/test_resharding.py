@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from duetime.api.context import NamespaceCache
 from duetime.api.handler import build_handler
 from duetime.app.namespace_states import resharded
+from duetime.app.namespaces import NamespaceAccess
 from duetime.app.timers import Stored, Timers
 from duetime.domain.errors import NamespaceResharding, StoreUnavailable
 from duetime.domain.namespaces import MAX_EARLIER_SHARDS, RESHARD_AFTER, RESHARD_PAUSE, Namespace
@@ -415,7 +416,7 @@ def test_processes_with_old_knowledge_and_slow_writes_keep_each_id_once(
             process.is_cut_off = False
             fleet.do("read", process, MOVES)
             process.is_cut_off = is_cut_off
-        resharded(fleet.store, "default", 3 - number, principal=None, now=fleet.true.now())
+        resharded(NamespaceAccess(fleet.store, None, fleet.true.now()), "default", 3 - number)
         switch = fleet.true.now() + RESHARD_AFTER
         for offset, action, which in sorted(steps, key=lambda each: each[0]):
             fleet.advance((switch - fleet.true.now()).total_seconds() + offset)

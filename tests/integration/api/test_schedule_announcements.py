@@ -27,7 +27,7 @@ class Bus:
 
     @property
     def told(self) -> list[tuple[str, str, str | None]]:
-        return [(event.name, event.schedule_id, event.reason) for events in self.calls for event in events]
+        return [(event.type, event.schedule_id, event.reason) for events in self.calls for event in events]
 
 
 @pytest.fixture

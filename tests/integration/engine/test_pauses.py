@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from duetime.app.namespace_states import paused, resumed
+from duetime.app.namespaces import NamespaceAccess
 from duetime.domain.namespaces import Misfire
 from duetime.domain.timers import FailureReason, TimerState
 from duetime.stores.core.store import Store
@@ -24,10 +25,10 @@ class Script:
         self.store, self.clock = store, clock
 
     def pause(self) -> None:
-        paused(self.store, "default", reason=None, principal=None, now=self.clock.now())
+        paused(NamespaceAccess(self.store, None, self.clock.now()), "default", reason=None)
 
     def resume(self) -> None:
-        resumed(self.store, "default", principal=None, now=self.clock.now())
+        resumed(NamespaceAccess(self.store, None, self.clock.now()), "default")
 
     def let_expire(self) -> None:
         found = self.store.catalogue.get_namespace("default")

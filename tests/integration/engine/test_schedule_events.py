@@ -36,7 +36,7 @@ class Bus:
 
     @property
     def told(self) -> list[tuple[str, str | None]]:
-        return [(event.name, event.reason) for event in self.taken]
+        return [(event.type, event.reason) for event in self.taken]
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ PATTERN = {
 def make_event(number: int = 0, *, reason: FailureReason = FailureReason.HTTP_STATUS, **fields: Any) -> TimerFailed:
     return TimerFailed(
         event_id=uuid4(),
-        failed_at=NOW + timedelta(milliseconds=250),
+        at=NOW + timedelta(milliseconds=250),
         reason=reason,
         message="the receiver answered with status 503",
         namespace="shop",

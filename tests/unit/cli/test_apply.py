@@ -73,7 +73,7 @@ def test_changes_keep_what_a_schedule_has_done(apply: Any, cli: Cli) -> None:
 
     assert out == [
         "change namespace orders: rateLimit 50 -> 60",
-        "change orders/report: cron 30 9 * * MON-FRI -> 0 10 * * MON-FRI, payload",
+        "change orders/report: payload, cron 30 9 * * MON-FRI -> 0 10 * * MON-FRI",
         "change orders/weekly: payload",
     ]
     assert err == ["0 created, 3 changed, 0 deleted, 1 unchanged"]

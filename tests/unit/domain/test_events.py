@@ -138,7 +138,7 @@ def test_an_occurrence_beyond_its_own_limit_has_failed_and_is_no_misfire() -> No
     )
     lines = (expired, replace(expired, failure=None))
     found = schedule_events(schedule_timer, schedule_timer.schedule, lines, at=NOW)
-    assert [event.name for event in found] == ["schedule.misfired"]
+    assert [event.type for event in found] == ["schedule.misfired"]
 
 
 def test_one_move_has_one_id_however_often_it_is_told() -> None:

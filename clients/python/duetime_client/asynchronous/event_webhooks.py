@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from datetime import datetime
+from typing import Unpack
 
 from duetime_client import bodies
 from duetime_client.asynchronous.batches import AsyncBatches
 from duetime_client.asynchronous.namespaces import AsyncSigningSecrets
 from duetime_client.asynchronous.transport import AsyncTransport
 from duetime_client.call_models import Delivery, EventType, EventWebhook
-from duetime_client.models import Attempt, FailureReason, ItemResult, Redriven, TimerState
+from duetime_client.models import Attempt, ItemResult, Redriven, TimerFilter, TimerState
 from duetime_client.requests import changing, reading, removing, segment
 
 
@@ -79,29 +79,13 @@ class AsyncTenantWebhook:
     async def redrive_many(
         self,
         *,
-        reason: FailureReason | str | None = None,
-        tag: str | None = None,
-        correlation_id: str | None = None,
-        due_from: datetime | None = None,
-        due_to: datetime | None = None,
-        failed_from: datetime | None = None,
-        failed_to: datetime | None = None,
         dry_run: bool = False,
         page_size: int = bodies.PAGE_ITEMS,
         on_page: Callable[[Redriven], None] | None = None,
+        **filters: Unpack[TimerFilter],
     ) -> Redriven:
         """Deliver dead letters again: all that this holds for, as ``redrive_many`` of timers has it."""
-        body = bodies.conditions(
-            reason=reason,
-            tag=tag,
-            correlation_id=correlation_id,
-            due_from=due_from,
-            due_to=due_to,
-            failed_from=failed_from,
-            failed_to=failed_to,
-            dry_run=dry_run or None,
-            limit=page_size,
-        )
+        body = bodies.conditions(**filters, dry_run=dry_run or None, limit=page_size)
         path = f"{self._path}/redrive"
         return await self._transport.each_page("redriveDeliveries", path, Redriven, body, on_page)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Unpack
 
 from duetime_client import bodies
 from duetime_client.asynchronous.transport import AsyncTransport
-from duetime_client.models import CreatedSecret, Misfire, Namespace, NamespaceDeletion, SigningSecret
+from duetime_client.models import CreatedSecret, Namespace, NamespaceArguments, NamespaceDeletion, SigningSecret
 from duetime_client.requests import Request, changing, reading, removing, revision_header, segment
-from duetime_client.values import UNSET, RetryPolicy, Unset
 
 _PATH = "/v1/namespaces"
 
@@ -29,40 +29,14 @@ class AsyncNamespaces:
         return await self._transport.send(reading("getNamespace", _of(name), Namespace))
 
     async def put(
-        self,
-        name: str,
-        *,
-        num_shards: int | Unset = UNSET,
-        dedicated: bool | Unset = UNSET,
-        retry_policy: RetryPolicy | Unset | None = UNSET,
-        max_in_flight: int | Unset | None = UNSET,
-        rate_limit: float | Unset | None = UNSET,
-        misfire: Misfire | str | Unset | None = UNSET,
-        min_schedule_interval: timedelta | Unset | None = UNSET,
-        if_revision: int | None = None,
+        self, name: str, *, if_revision: int | None = None, **settings: Unpack[NamespaceArguments]
     ) -> Namespace:
         """Create a namespace, confirm it, or change its settings. What is not given stays, None clears a setting.
 
         ``num_shards`` and ``dedicated`` do not change by this: other values than it has are a ``Conflict``.
         """
-        body = bodies.patch(
-            bodies.NAMESPACE,
-            num_shards=num_shards,
-            dedicated=dedicated,
-            retry_policy=retry_policy,
-            max_in_flight=max_in_flight,
-            rate_limit=rate_limit,
-            misfire=misfire,
-            min_schedule_interval=min_schedule_interval,
-        )
-        request = changing(
-            "putNamespace",
-            "PUT",
-            _of(name),
-            Namespace,
-            body,
-            if_revision=if_revision,
-        )
+        body = bodies.patch(bodies.NAMESPACE, **settings)
+        request = changing("putNamespace", "PUT", _of(name), Namespace, body, if_revision=if_revision)
         return await self._transport.send(request)
 
     async def pause(self, name: str, *, reason: str | None = None, if_revision: int | None = None) -> Namespace:

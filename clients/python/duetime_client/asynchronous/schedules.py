@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Unpack
 
 from duetime_client import bodies
 from duetime_client.asynchronous.transport import AsyncTransport
-from duetime_client.models import Answered, Dst, SchedulePreview
+from duetime_client.models import AnswerArguments, Answered, SchedulePreview
 from duetime_client.requests import MERGE_PATCH, answering, changing, id_segment, reading, removing, segment
 from duetime_client.schedule_models import (
     Backfilled,
     CancelledBackfill,
     ChangedSchedules,
-    DayOff,
     NewSchedule,
     Occurrences,
     Schedule,
     ScheduleChange,
+    ScheduleFilter,
     ScheduleState,
+    TimingArguments,
     Triggered,
 )
 
@@ -83,19 +84,12 @@ class AsyncSchedules:
         namespace: str,
         *,
         state: ScheduleState | str | None = None,
-        tag: str | None = None,
         calendar: str | None = None,
-        due_from: datetime | None = None,
-        due_to: datetime | None = None,
         page_size: int = bodies.PAGE_ITEMS,
+        **filters: Unpack[ScheduleFilter],
     ) -> AsyncIterator[Schedule]:
-        """Those that all of this holds for, a page at a time, in no order that means anything.
-
-        ``due_from`` is inclusive, ``due_to`` exclusive: when the next occurrence is due.
-        """
-        query = bodies.query(
-            state=state, tag=tag, calendar=calendar, due_from=due_from, due_to=due_to, limit=page_size
-        )
+        """Those that all of this holds for, a page at a time, in no order that means anything."""
+        query = bodies.query(state=state, calendar=calendar, **filters, limit=page_size)
         return self._transport.items("listSchedules", _path(namespace), Schedule, query)
 
     async def pause_many(
@@ -103,26 +97,17 @@ class AsyncSchedules:
         namespace: str,
         *,
         reason: str | None = None,
-        tag: str | None = None,
-        due_from: datetime | None = None,
-        due_to: datetime | None = None,
         dry_run: bool = False,
         page_size: int | None = None,
         on_page: Callable[[ChangedSchedules], None] | None = None,
+        **filters: Unpack[ScheduleFilter],
     ) -> ChangedSchedules:
         """Pause all active schedules that all of this holds for; without filters, all that are active.
 
         ``dry_run`` only counts. ``on_page`` is told what each request did: what was paused stays paused when it
         breaks off.
         """
-        body = bodies.conditions(
-            reason=reason,
-            tag=tag,
-            due_from=due_from,
-            due_to=due_to,
-            dry_run=dry_run or None,
-            limit=page_size,
-        )
+        body = bodies.conditions(reason=reason, **filters, dry_run=dry_run or None, limit=page_size)
         path = f"{_path(namespace)}/pause"
         return await self._transport.each_page("pauseSchedules", path, ChangedSchedules, body, on_page)
 
@@ -130,21 +115,13 @@ class AsyncSchedules:
         self,
         namespace: str,
         *,
-        tag: str | None = None,
-        due_from: datetime | None = None,
-        due_to: datetime | None = None,
         dry_run: bool = False,
         page_size: int | None = None,
         on_page: Callable[[ChangedSchedules], None] | None = None,
+        **filters: Unpack[ScheduleFilter],
     ) -> ChangedSchedules:
         """Resume all paused schedules that all of this holds for, as ``pause_many`` pauses."""
-        body = bodies.conditions(
-            tag=tag,
-            due_from=due_from,
-            due_to=due_to,
-            dry_run=dry_run or None,
-            limit=page_size,
-        )
+        body = bodies.conditions(**filters, dry_run=dry_run or None, limit=page_size)
         path = f"{_path(namespace)}/resume"
         return await self._transport.each_page("resumeSchedules", path, ChangedSchedules, body, on_page)
 
@@ -197,23 +174,11 @@ class AsyncSchedules:
         answer: str,
         *,
         scheduled_at: datetime,
-        attempt: int | None = None,
-        within: timedelta | None = None,
-        message: str | None = None,
-        retry: bool | None = None,
+        **given: Unpack[AnswerArguments],
     ) -> Answered:
         """Say what came of an occurrence, as ``timers(...).answer`` does of a timer."""
-        request = answering(
-            "answerOccurrence",
-            _path(namespace, schedule_id),
-            firing_id,
-            answer,
-            attempt=attempt,
-            within=within,
-            message=message,
-            retry=retry,
-            scheduled_at=scheduled_at,
-        )
+        path = _path(namespace, schedule_id)
+        request = answering("answerOccurrence", path, firing_id, answer, given, scheduled_at=scheduled_at)
         return await self._transport.send(request)
 
     async def backfill(
@@ -265,21 +230,12 @@ class AsyncSchedules:
         self,
         *,
         cron: str | Sequence[str] = (),
-        every: timedelta | None = None,
         rrule: str | Sequence[str] = (),
-        time_zone: str | None = None,
-        anchor: datetime | None = None,
-        dst: Dst | str | None = None,
-        start_at: datetime | None = None,
-        end_at: datetime | None = None,
         exclude: str | Sequence[str] = (),
-        calendar: str | None = None,
-        day_off: DayOff | str | None = None,
-        jitter: timedelta | None = None,
-        window: timedelta | None = None,
         from_at: datetime | None = None,
         count: int | None = None,
         schedule_id: str | None = None,
+        **timing: Unpack[TimingArguments],
     ) -> SchedulePreview:
         """Return when a schedule would occur, from ``from_at`` (now) on. One of ``cron``, ``every`` and ``rrule`` is
         needed; several together occur at the times of all.
@@ -289,21 +245,12 @@ class AsyncSchedules:
         body = bodies.body(
             bodies.TIMING,
             cron=_one_or_more(cron),
-            every=every,
             rrule=_one_or_more(rrule),
-            time_zone=time_zone,
-            anchor=anchor,
-            dst=dst,
-            calendar=calendar,
-            day_off=day_off,
-            start_at=start_at,
-            end_at=end_at,
             exclude=_one_or_more(exclude),
-            jitter=jitter,
-            window=window,
             from_at=from_at,
             count=count,
             schedule_id=schedule_id,
+            **timing,
         )
         request = changing("previewSchedule", "POST", "/v1/schedules/preview", SchedulePreview, body)
         return await self._transport.send(request)

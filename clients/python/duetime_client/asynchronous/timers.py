@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Unpack
 
 from duetime_client import bodies
@@ -11,16 +11,17 @@ from duetime_client.asynchronous.batches import AsyncBatches
 from duetime_client.asynchronous.transport import AsyncTransport
 from duetime_client.batching import encoded_refs, encoded_timers
 from duetime_client.models import (
+    AnswerArguments,
     Answered,
     Attempt,
     Deleted,
-    FailureReason,
     ItemResult,
     MovedTimers,
     NewTimer,
     Redriven,
     Timer,
     TimerArguments,
+    TimerFilter,
     TimerState,
 )
 from duetime_client.requests import (
@@ -163,89 +164,29 @@ class AsyncTimers:
         self,
         *,
         state: TimerState | str | None = None,
-        tag: str | None = None,
-        due_from: datetime | None = None,
-        due_to: datetime | None = None,
-        correlation_id: str | None = None,
-        reason: FailureReason | str | None = None,
-        failed_from: datetime | None = None,
-        failed_to: datetime | None = None,
         page_size: int = bodies.PAGE_ITEMS,
+        **filters: Unpack[TimerFilter],
     ) -> AsyncIterator[Timer]:
-        """Timers that all of this holds for, a page at a time. ``from`` is inclusive, ``to`` exclusive.
-
-        ``failed_from`` and ``failed_to`` select failed timers alone.
-        """
-        query = bodies.query(
-            state=state,
-            tag=tag,
-            due_from=due_from,
-            due_to=due_to,
-            correlation_id=correlation_id,
-            reason=reason,
-            failed_from=failed_from,
-            failed_to=failed_to,
-            limit=page_size,
-        )
+        """Timers that all of this holds for, a page at a time."""
+        query = bodies.query(state=state, **filters, limit=page_size)
         return self._transport.items("listTimers", self._path, Timer, query)
 
     def dead_letters(
-        self,
-        *,
-        reason: FailureReason | str | None = None,
-        tag: str | None = None,
-        due_from: datetime | None = None,
-        due_to: datetime | None = None,
-        correlation_id: str | None = None,
-        failed_from: datetime | None = None,
-        failed_to: datetime | None = None,
-        page_size: int = bodies.PAGE_ITEMS,
+        self, *, page_size: int = bodies.PAGE_ITEMS, **filters: Unpack[TimerFilter]
     ) -> AsyncIterator[Timer]:
         """Failed timers, as ``list`` has them; ``redrive_many`` puts them back."""
-        return self.list(
-            state=TimerState.FAILED,
-            reason=reason,
-            tag=tag,
-            due_from=due_from,
-            due_to=due_to,
-            correlation_id=correlation_id,
-            failed_from=failed_from,
-            failed_to=failed_to,
-            page_size=page_size,
-        )
+        return self.list(state=TimerState.FAILED, page_size=page_size, **filters)
 
     def attempts(self, timer_id: str) -> AsyncIterator[Attempt]:
         """The last attempts, oldest first."""
         return self._transport.items("listAttempts", f"{self._of(timer_id)}/attempts", Attempt)
 
-    async def answer(
-        self,
-        timer_id: str,
-        firing_id: str,
-        answer: str,
-        *,
-        attempt: int | None = None,
-        within: timedelta | None = None,
-        message: str | None = None,
-        retry: bool | None = None,
-    ) -> Answered:
+    async def answer(self, timer_id: str, firing_id: str, answer: str, **given: Unpack[AnswerArguments]) -> Answered:
         """Say what came of work that a receiver took with a 202: ``ack``, ``nack`` or ``heartbeat``.
 
-        ``attempt`` None: the present one. ``within``, until the next answer, goes with a heartbeat; ``message`` and
-        ``retry`` go with a nack. Raises ``Conflict`` where none is awaited (code ``firing_not_waiting``), or not any
-        more (``firing_over``).
+        Raises ``Conflict`` where none is awaited (code ``firing_not_waiting``), or not any more (``firing_over``).
         """
-        request = answering(
-            "answerTimer",
-            self._of(timer_id),
-            firing_id,
-            answer,
-            attempt=attempt,
-            within=within,
-            message=message,
-            retry=retry,
-        )
-        return await self._transport.send(request)
+        return await self._transport.send(answering("answerTimer", self._of(timer_id), firing_id, answer, given))
 
     async def fire(self, timer_id: str, *, if_revision: int | None = None) -> Timer:
         """Fire a waiting timer now."""
@@ -260,33 +201,17 @@ class AsyncTimers:
     async def redrive_many(
         self,
         *,
-        reason: FailureReason | str | None = None,
-        tag: str | None = None,
-        correlation_id: str | None = None,
-        due_from: datetime | None = None,
-        due_to: datetime | None = None,
-        failed_from: datetime | None = None,
-        failed_to: datetime | None = None,
         dry_run: bool = False,
         page_size: int = bodies.PAGE_ITEMS,
         on_page: Callable[[Redriven], None] | None = None,
+        **filters: Unpack[TimerFilter],
     ) -> Redriven:
         """Redrive all failed timers that all of this holds for; without filters, all that have failed.
 
-        ``from`` is inclusive, ``to`` exclusive. ``dry_run`` only counts. ``on_page`` is told what each request did:
-        what was redriven stays redriven when it breaks off.
+        ``dry_run`` only counts. ``on_page`` is told what each request did: what was redriven stays redriven when it
+        breaks off.
         """
-        body = bodies.conditions(
-            reason=reason,
-            tag=tag,
-            correlation_id=correlation_id,
-            due_from=due_from,
-            due_to=due_to,
-            failed_from=failed_from,
-            failed_to=failed_to,
-            dry_run=dry_run or None,
-            limit=page_size,
-        )
+        body = bodies.conditions(**filters, dry_run=dry_run or None, limit=page_size)
         path = f"{self._namespace_path}/redrive"
         return await self._transport.each_page("redriveTimers", path, Redriven, body, on_page)
 

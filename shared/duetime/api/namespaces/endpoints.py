@@ -26,7 +26,7 @@ from duetime.api.namespaces.responses import (
     namespace_response,
 )
 from duetime.app import namespace_states
-from duetime.app import namespaces as app
+from duetime.app.namespaces import put_namespace as put
 from duetime.domain.errors import InvalidInput
 from duetime.domain.ids import check_namespace
 from duetime.domain.namespaces import Namespace, NamespaceSettings
@@ -60,16 +60,13 @@ def put_namespace(services: Services, request: Request, *, namespace: str) -> Re
         raise InvalidInput("namespace", str(error)) from None
     wanted = if_match(request)
     body = validate(NamespaceBody, read_body(request, NAMESPACE_SHAPE, is_optional=True))
-    context = services.context
-    stored, is_new = app.put_namespace(
-        context.store,
+    stored, is_new = put(
+        services.access(request),
         namespace,
         _given_settings(body),
         num_shards=body.num_shards,
         dedicated=body.dedicated,
-        default_num_shards=context.default_num_shards,
-        principal=request.principal,
-        now=context.clock.now(),
+        default_num_shards=services.context.default_num_shards,
         wanted=wanted,
     )
     services.namespaces.note(stored)
@@ -94,7 +91,7 @@ def _given_settings(body: NamespaceBody) -> dict[str, Any]:
 )
 def get_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
     """Return a namespace; 304 when ``If-None-Match`` names its revision."""
-    found = app.found_namespace(services.context.store, namespace, principal=request.principal)
+    found = services.access(request).found(namespace)
     return not_modified(request, found.revision) or _namespace_reply(200, found)
 
 
@@ -116,15 +113,7 @@ def pause_namespace(services: Services, request: Request, *, namespace: str) -> 
     """Stop firing the timers of a namespace. Every poller knows within seconds."""
     wanted = if_match(request)
     body = validate(PauseBody, read_body(request, PLAIN_SHAPE, is_optional=True))
-    context = services.context
-    stored = namespace_states.paused(
-        context.store,
-        namespace,
-        reason=body.reason,
-        principal=request.principal,
-        now=context.clock.now(),
-        wanted=wanted,
-    )
+    stored = namespace_states.paused(services.access(request), namespace, reason=body.reason, wanted=wanted)
     services.namespaces.note(stored)
     return _namespace_reply(200, stored)
 
@@ -141,10 +130,7 @@ def resume_namespace(services: Services, request: Request, *, namespace: str) ->
     """Fire the timers of a namespace again. Those that came due meanwhile follow its ``misfire`` setting."""
     wanted = if_match(request)
     read_nothing(request)
-    context = services.context
-    stored = namespace_states.resumed(
-        context.store, namespace, principal=request.principal, now=context.clock.now(), wanted=wanted
-    )
+    stored = namespace_states.resumed(services.access(request), namespace, wanted=wanted)
     services.namespaces.note(stored)
     return _namespace_reply(200, stored)
 
@@ -166,15 +152,7 @@ def reshard_namespace(services: Services, request: Request, *, namespace: str) -
     """
     wanted = if_match(request)
     body = validate(ReshardBody, read_body(request, PLAIN_SHAPE))
-    context = services.context
-    stored = namespace_states.resharded(
-        context.store,
-        namespace,
-        body.num_shards,
-        principal=request.principal,
-        now=context.clock.now(),
-        wanted=wanted,
-    )
+    stored = namespace_states.resharded(services.access(request), namespace, body.num_shards, wanted=wanted)
     services.namespaces.note(stored)
     return _namespace_reply(200, stored)
 
@@ -195,15 +173,7 @@ def delete_namespace(services: Services, request: Request, *, namespace: str) ->
     """
     wanted = if_match(request)
     query = read_query(DeleteNamespaceQuery, request)
-    context = services.context
-    step = namespace_states.delete_some(
-        context.store,
-        namespace,
-        is_forced=query.force,
-        principal=request.principal,
-        now=context.clock.now(),
-        wanted=wanted,
-    )
+    step = namespace_states.delete_some(services.access(request), namespace, is_forced=query.force, wanted=wanted)
     services.namespaces.forget(namespace)
     response = NamespaceDeletionResponse(removed=step.removed, done=step.is_done)
     if step.is_done:

@@ -50,17 +50,14 @@ def create_secret(services: Services, request: Request, *, namespace: str) -> Re
 @Route("GET", _SECRETS, Role.ADMIN, summary="List the signing secrets that are valid", responses={200: SecretPage})
 def list_secrets(services: Services, request: Request, *, namespace: str) -> Reply:
     """Return the ids and times of the secrets that are valid now, oldest first, without their values."""
-    context = services.context
-    found = namespace_changes.found_namespace(context.store, namespace, principal=request.principal)
-    return listed_reply(valid_secrets(found, context.clock.now()))
+    access = services.access(request)
+    return listed_reply(valid_secrets(access.found(namespace), access.now))
 
 
 @Route("DELETE", f"{_SECRETS}/<secret_id>", Role.ADMIN, summary="End a signing secret at once", responses={204: None})
 def delete_secret(services: Services, request: Request, *, namespace: str, secret_id: str) -> Reply:
     """End a signing secret (204). Callbacks are not signed with it any more."""
-    context = services.context
-    now = context.clock.now()
-    namespace_changes.delete_secret(context.store, namespace, secret_id, principal=request.principal, now=now)
+    namespace_changes.delete_secret(services.access(request), namespace, secret_id)
     return Reply(status=204)
 
 
@@ -71,15 +68,12 @@ def created_reply(
     context = services.context
     body = validate(SecretBody, read_body(request, PLAIN_SHAPE, is_optional=True))
     created = namespace_changes.create_secret(
-        context.store,
+        services.access(request, is_internal=is_internal),
         context.secret_box,
         name(),
-        principal=request.principal,
         secret_id=context.new_id(),
         text=body.secret,
         overlap_seconds=DEFAULT_OVERLAP_SECONDS if body.overlap is None else body.overlap,
-        now=context.clock.now(),
-        is_internal=is_internal,
     )
     return json_reply(201, created_secret_response(created), _NEVER_KEPT)
 

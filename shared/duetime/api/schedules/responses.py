@@ -21,7 +21,7 @@ from duetime.api.http.responses import (
     timer_retry_policy_response,
 )
 from duetime.api.service_calls.responses import CallRequestResponse, call_request_response
-from duetime.api.timers.responses import CallbackResponse, callback_fields
+from duetime.api.timers.responses import CallbackResponse, HeadersText, PayloadText, callback_fields
 from duetime.app.pages import ChangedPage
 from duetime.app.schedule_lists import readable_timing, state_of
 from duetime.domain.attempts import read_attempts
@@ -178,10 +178,12 @@ class ScheduleResponse(CallbackResponse):
         Meta(description="what an occurrence submits in the place of a callback: callbackUrl is null"),
     ]
     timeout_seconds: Annotated[int | None, Meta(description="null with serviceCall")]
+    headers: HeadersText
     retry_policy: Annotated[
         TimerRetryPolicyResponse | None,
         Meta(description="the one in force: its own, or else its namespace's; null with serviceCall"),
     ]
+    payload: PayloadText
 
 
 def schedule_response(timer: Timer, namespace_policy: RetryPolicy) -> ScheduleResponse:

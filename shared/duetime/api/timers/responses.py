@@ -27,6 +27,11 @@ from duetime.domain.timers import FailureReason, Timer, TimerState
 from duetime.domain.times import format_duration, format_instant
 from duetime.recurrence.local_due import read_local_due
 
+HeadersText = Annotated[
+    Raw, Meta(extra_json_schema={"type": ["object", "null"], "additionalProperties": {"type": "string"}})
+]
+PayloadText = Annotated[Raw, Meta(description="the exact text that was given")]
+
 
 class CallbackResponse(ResponseModel):
     """What timers and schedules have alike."""
@@ -38,14 +43,10 @@ class CallbackResponse(ResponseModel):
     expire_after: Annotated[str | None, Meta(description="a duration in whole units", examples=["1h30m"])]
     correlation_id: str | None
     tags: tuple[str, ...]
-    headers: Annotated[
-        Raw, Meta(extra_json_schema={"type": ["object", "null"], "additionalProperties": {"type": "string"}})
-    ]
-    payload: Annotated[Raw, Meta(description="the exact text that was given")]
 
 
 def callback_fields(timer: Timer) -> dict[str, Any]:
-    """Return the fields of ``CallbackResponse``, but for the id."""
+    """Return the fields of ``CallbackResponse``, but for the id, and the exact texts that were given."""
     content = timer.content
     callback_url, target = shown_destination(content.callback_url)
     return {
@@ -76,9 +77,11 @@ class TimerResponse(CallbackResponse):
     updated_at: Instant
     failure: FailureResponse | None
     timeout_seconds: int
+    headers: HeadersText
     retry_policy: Annotated[
         TimerRetryPolicyResponse, Meta(description="the one in force: its own, or else its namespace's")
     ]
+    payload: PayloadText
 
 
 def timer_response(timer: Timer, namespace_policy: RetryPolicy) -> TimerResponse:

@@ -38,7 +38,8 @@ from duetime.api.webhooks.responses import (
     delivery_response,
     webhook_response,
 )
-from duetime.app import namespaces as namespace_changes
+from duetime.app.namespaces import delete_secret as end_secret
+from duetime.app.namespaces import readable, with_settings
 from duetime.domain.call_events import CallEventType
 from duetime.domain.errors import NamespaceConflict, RevisionMismatch, SecretNotFound, TimerNotFound
 from duetime.domain.event_webhooks import EventWebhook, events_namespace, read_delivery_id
@@ -66,9 +67,8 @@ _DELIVERIES = "/v1/tenants/<tenant>/event-webhook/deliveries"
 )
 def put_event_webhook(services: Services, request: Request, *, tenant: str) -> Reply:
     """Create the event webhook (201) or replace it (200). It holds for events that are published from now on."""
-    context = services.context
     body = validate(EventWebhookBody, read_body(request, PLAIN_SHAPE))
-    check_egress("url", body.url, context.egress)
+    check_egress("url", body.url, services.context.egress)
     types = None if body.event_types is None else tuple(map(CallEventType, body.event_types))
     webhook = EventWebhook(url=body.url, event_types=types, is_enabled=body.enabled)
     wanted, unwanted = if_match(request), if_none_match(request)
@@ -76,22 +76,16 @@ def put_event_webhook(services: Services, request: Request, *, tenant: str) -> R
         raise _mismatch()
     is_new = False
 
-    def check(namespace: Namespace) -> None:
+    def change(namespace: Namespace) -> Namespace:
         nonlocal is_new
         is_new = namespace.settings.webhook is None
         _check_revision(namespace, wanted)
         if unwanted is not None and not is_new and unwanted.match_weakly(namespace.revision):
             raise _mismatch()
+        return with_settings(namespace, webhook=webhook)
 
-    stored = namespace_changes.changed_settings(
-        context.store,
-        _ensured(services, tenant).name,
-        {"webhook": webhook},
-        principal=request.principal,
-        now=context.clock.now(),
-        check=check,
-        is_internal=True,
-    )
+    name = _ensured(services, tenant).name
+    stored = services.access(request, is_internal=True).change(name, change)
     return _webhook_reply(201 if is_new else 200, stored, webhook)
 
 
@@ -136,7 +130,6 @@ def _mismatch() -> RevisionMismatch:
 )
 def delete_event_webhook(services: Services, request: Request, *, tenant: str) -> Reply:
     """Remove the event webhook and its secrets (204). Waiting deliveries become dead letters."""
-    context = services.context
     wanted = if_match(request)
 
     def change(namespace: Namespace) -> Namespace:
@@ -148,14 +141,7 @@ def delete_event_webhook(services: Services, request: Request, *, tenant: str) -
     namespace = _found(services, tenant)
     if namespace is None:
         raise EventWebhookNotFound(tenant)
-    namespace_changes.changed_namespace(
-        context.store,
-        namespace.name,
-        change,
-        principal=request.principal,
-        now=context.clock.now(),
-        is_internal=True,
-    )
+    services.access(request, is_internal=True).change(namespace.name, change)
     return Reply(status=204)
 
 
@@ -203,18 +189,10 @@ def list_event_secrets(services: Services, request: Request, *, tenant: str) -> 
 )
 def delete_event_secret(services: Services, request: Request, *, tenant: str, secret_id: str) -> Reply:
     """End a signing secret (204). Events are not signed with it any more."""
-    context = services.context
     namespace = _found(services, tenant)
     if namespace is None:
         raise SecretNotFound(events_namespace(tenant), secret_id)
-    namespace_changes.delete_secret(
-        context.store,
-        namespace.name,
-        secret_id,
-        principal=request.principal,
-        now=context.clock.now(),
-        is_internal=True,
-    )
+    end_secret(services.access(request, is_internal=True), namespace.name, secret_id)
     return Reply(status=204)
 
 
@@ -286,7 +264,7 @@ def redrive_deliveries(services: Services, request: Request, *, tenant: str) -> 
 def _found(services: Services, tenant: str) -> Namespace | None:
     """As it is now. The path's tenant is the key's (``auth.authorise``), and the name is made of it."""
     found = services.context.store.catalogue.get_namespace(events_namespace(tenant))
-    return None if found is None else namespace_changes.readable(found)
+    return None if found is None else readable(found)
 
 
 def _ensured(services: Services, tenant: str) -> Namespace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from itertools import pairwise
@@ -17,7 +18,6 @@ from duetime.domain.shards import MAX_SHARED_SHARDS, ShardMap
 from duetime.stores.core.store import Store
 from duetime.testing.contract.builders import NOW, UNSTORABLE, make_namespace, seconds
 from duetime.testing.contract.steps import read_all
-from duetime.testing.contract.subject import Subject
 
 
 def create(store: Store, name: str, num_shards: int = 4, *, dedicated: bool = False) -> Namespace:
@@ -155,12 +155,10 @@ def test_secrets_of_other_names_are_others(store: Store) -> None:
     assert store.catalogue.secret("signing", b"two") == b"two"
 
 
-def test_every_process_gets_the_same_secret(subject: Subject) -> None:
-    if subject.reopen is None:
-        pytest.skip("this store lives in one object only")
-    subject.store.catalogue.secret("cursor", b"one")
+def test_every_process_gets_the_same_secret(store: Store, reopen: Callable[[], Store]) -> None:
+    store.catalogue.secret("cursor", b"one")
 
-    assert subject.reopen().catalogue.secret("cursor", b"two") == b"one"
+    assert reopen().catalogue.secret("cursor", b"two") == b"one"
 
 
 SETTINGS = NamespaceSettings(

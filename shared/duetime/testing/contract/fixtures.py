@@ -29,6 +29,22 @@ def store(subject: Subject) -> Store:
 
 
 @pytest.fixture
+def fencing(subject: Subject) -> Store:
+    """The store; the test is skipped where ``record`` does not check leases."""
+    if not subject.checks_leases:
+        pytest.skip("this store fences by revision alone")
+    return subject.store
+
+
+@pytest.fixture
+def reopen(subject: Subject) -> Callable[[], Store]:
+    """``Subject.reopen``; the test is skipped where there is none."""
+    if subject.reopen is None:
+        pytest.skip("this store lives in one object only")
+    return subject.reopen
+
+
+@pytest.fixture
 def calls(store: Store) -> CallStore:
     return store.calls
 

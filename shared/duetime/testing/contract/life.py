@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable
 
 from duetime.domain.namespaces import Namespace
 from duetime.stores.core.store import Store
@@ -22,13 +22,13 @@ def test_initialising_again_keeps_everything(store: Store, orders: Namespace) ->
     assert store.timers.get(orders, timer.timer_id, now=NOW) == timer
 
 
-def test_another_store_object_sees_the_same_data(subject: Subject, orders: Namespace) -> None:
-    if subject.reopen is None:
-        pytest.skip("this store lives in one object only")
+def test_another_store_object_sees_the_same_data(
+    store: Store, reopen: Callable[[], Store], orders: Namespace
+) -> None:
     timer = make_timer(orders)
-    subject.store.timers.put([timer], mode=PutMode.CREATE, now=NOW)
+    store.timers.put([timer], mode=PutMode.CREATE, now=NOW)
 
-    other = subject.reopen()
+    other = reopen()
     other.initialise()
 
     assert other.timers.get(orders, timer.timer_id, now=NOW) == timer

@@ -47,7 +47,6 @@ from duetime.testing.contract.builders import (
     seconds,
 )
 from duetime.testing.contract.steps import claim, create, due, record, stored
-from duetime.testing.contract.subject import Subject
 
 MINUTE = timedelta(minutes=1)
 LATER = NOW + seconds(30)
@@ -356,18 +355,15 @@ def test_a_schedule_whose_times_were_changed_does_not_go_on_by_the_old_ones(
 
 
 @pytest.mark.parametrize("kind", OUTCOMES)
-def test_no_schedule_moves_without_the_lease(subject: Subject, single: Namespace, kind: str) -> None:
-    if not subject.checks_leases:
-        pytest.skip("this store fences by revision alone")
-    store = subject.store
-    (schedule,) = create(store, make_schedule(single))
-    stale = claim(store, 0, "w1")
-    claim(store, 0, "w2", now=stale.expires_at)
+def test_no_schedule_moves_without_the_lease(fencing: Store, single: Namespace, kind: str) -> None:
+    (schedule,) = create(fencing, make_schedule(single))
+    stale = claim(fencing, 0, "w1")
+    claim(fencing, 0, "w2", now=stale.expires_at)
 
-    assert record(store, [after(OUTCOMES[kind](schedule))], stale) == [RecordStatus.LEASE_LOST]
+    assert record(fencing, [after(OUTCOMES[kind](schedule))], stale) == [RecordStatus.LEASE_LOST]
 
-    assert stored_schedule(store, single) == schedule
-    assert store.timers.get(single, occurrence_timer_id("s1", NOW), now=NOW) is None
+    assert stored_schedule(fencing, single) == schedule
+    assert fencing.timers.get(single, occurrence_timer_id("s1", NOW), now=NOW) is None
 
 
 def test_schedules_and_timers_are_recorded_in_one_batch(store: Store, single: Namespace) -> None:

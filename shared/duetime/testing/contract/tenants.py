@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -17,7 +18,6 @@ from duetime.stores.port.pages import Page
 from duetime.stores.port.timers import PutMode
 from duetime.testing.contract.builders import NOW, make_timer, seconds
 from duetime.testing.contract.steps import read_all
-from duetime.testing.contract.subject import Subject
 
 T = TypeVar("T")
 
@@ -181,9 +181,7 @@ class TestApiKeys:
         assert found is not None
         assert found.is_expired(NOW)
 
-    def test_another_process_sees_it(self, subject: Subject) -> None:
-        if subject.reopen is None:
-            pytest.skip("this store lives in one object only")
-        subject.store.catalogue.create_api_key(api_key("k1"))
+    def test_another_process_sees_it(self, store: Store, reopen: Callable[[], Store]) -> None:
+        store.catalogue.create_api_key(api_key("k1"))
 
-        assert subject.reopen().catalogue.get_api_key("k1") == api_key("k1")
+        assert reopen().catalogue.get_api_key("k1") == api_key("k1")

@@ -17,7 +17,6 @@ from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps
 from duetime.testing.contract.builders import NOW, UNSTORABLE, seconds
 from duetime.testing.contract.steps import claim
-from duetime.testing.contract.subject import Subject
 
 LATER = NOW + seconds(60)
 
@@ -383,34 +382,30 @@ def test_with_a_good_lease_the_engine_applies(store: Store, calls: CallStore) ->
     assert steps.apply(calls, make.begun(call), leases=[lease]) == [ApplyStatus.APPLIED]
 
 
-def test_without_its_lease_the_engine_begins_nothing(subject: Subject, calls: CallStore) -> None:
-    if not subject.checks_leases:
-        pytest.skip("this store has no transactions over shards")
-    store, call = subject.store, steps.submit(calls)
-    stale = claim(store, call.shard_id)
+def test_without_its_lease_the_engine_begins_nothing(fencing: Store, calls: CallStore) -> None:
+    call = steps.submit(calls)
+    stale = claim(fencing, call.shard_id)
     other = next(shard for shard in range(4) if shard != call.shard_id)
-    held = claim(store, other)
+    held = claim(fencing, other)
     neighbour = next(transition for transition in iter(make.submitted, None) if transition.after.shard_id == other)
     steps.applied(calls, neighbour)
-    claim(store, call.shard_id, "w2", now=NOW + seconds(11))
+    claim(fencing, call.shard_id, "w2", now=NOW + seconds(11))
 
     statuses = steps.apply(calls, make.begun(call), make.begun(neighbour.after), leases=[stale, held])
 
     assert statuses == [ApplyStatus.LEASE_LOST, ApplyStatus.APPLIED]
     assert steps.got(calls, call) == call
-    steps.assert_waits(store, call)
+    steps.assert_waits(fencing, call)
     assert steps.apply(calls, make.begun(call), leases=[]) == [ApplyStatus.LEASE_LOST]
 
 
-def test_calls_of_one_shard_are_judged_by_their_own_leases(subject: Subject, calls: CallStore) -> None:
-    if not subject.checks_leases:
-        pytest.skip("this store has no transactions over shards")
-    store, call = subject.store, steps.submit(calls)
+def test_calls_of_one_shard_are_judged_by_their_own_leases(fencing: Store, calls: CallStore) -> None:
+    call = steps.submit(calls)
     neighbour = next(each for each in iter(make.submitted, None) if each.after.shard_id == call.shard_id)
     steps.applied(calls, neighbour)
-    former = claim(store, call.shard_id)
-    store.leases.release([former], now=NOW)
-    current = claim(store, call.shard_id)
+    former = claim(fencing, call.shard_id)
+    fencing.leases.release([former], now=NOW)
+    current = claim(fencing, call.shard_id)
     begun = [replace(make.begun(call), lease=former), replace(make.begun(neighbour.after), lease=current)]
 
     assert steps.apply(calls, *begun) == [ApplyStatus.LEASE_LOST, ApplyStatus.APPLIED]

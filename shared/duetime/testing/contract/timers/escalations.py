@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from duetime.domain.escalations import escalated
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import Outcome, RecordStatus
@@ -15,7 +13,6 @@ from duetime.stores.core.store import Store
 from duetime.stores.port.timers import TimerRef
 from duetime.testing.contract.builders import NOW, failed, fired, make_timer, make_timers, parked, seconds
 from duetime.testing.contract.steps import claim, create, due, record, stored
-from duetime.testing.contract.subject import Subject
 
 POLICY = '{"maxAttempts": 1, "escalateUrl": "https://alerts.example.com/"}'
 LATER = NOW + seconds(60)
@@ -60,18 +57,15 @@ def test_a_timer_that_was_called_off_is_not_escalated(store: Store, single: Name
     assert store.timers.get(single, escalation_of(outcome).timer_id, now=NOW) is None
 
 
-def test_a_lost_lease_escalates_nothing(subject: Subject, single: Namespace) -> None:
-    if not subject.checks_leases:
-        pytest.skip("this store fences by revision alone")
-    store = subject.store
-    (timer,) = create(store, make_failing(single))
+def test_a_lost_lease_escalates_nothing(fencing: Store, single: Namespace) -> None:
+    (timer,) = create(fencing, make_failing(single))
     outcome = escalated(failed(timer))
-    lease = claim(store)
-    store.leases.release([lease], now=NOW)
+    lease = claim(fencing)
+    fencing.leases.release([lease], now=NOW)
 
-    assert record(store, [outcome], lease) == [RecordStatus.LEASE_LOST]
+    assert record(fencing, [outcome], lease) == [RecordStatus.LEASE_LOST]
 
-    assert due(store, single) == [stored(store, single)]
+    assert due(fencing, single) == [stored(fencing, single)]
 
 
 def test_the_failure_of_a_parked_timer_needs_no_lease(store: Store, single: Namespace) -> None:

@@ -9,8 +9,6 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import pytest
-
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.errors import NamespaceConflict, StoreUnavailable
 from duetime.domain.namespaces import Namespace, NamespaceSettings
@@ -23,7 +21,6 @@ from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerRe
 from duetime.testing.contract.builders import NOW, fired, make_namespace, make_timer, make_timers, seconds
 from duetime.testing.contract.fixtures import THREADS, AtOnce
 from duetime.testing.contract.steps import claim, claim_shard, create, due, record, stored
-from duetime.testing.contract.subject import Subject
 
 
 def test_of_many_tenants_one_gets_the_name_and_the_others_hear_of_it(store: Store, at_once: AtOnce) -> None:
@@ -122,11 +119,11 @@ def test_concurrent_updates_are_all_kept(store: Store, orders: Namespace, at_onc
     assert found == {field: value(turns - 1) for field, value in values.items()}
 
 
-def test_updates_by_several_processes_are_all_kept(subject: Subject, orders: Namespace, at_once: AtOnce) -> None:
-    if subject.reopen is None:
-        pytest.skip("this store lives in one object only")
-    create(subject.store, make_timer(orders))
-    stores = [subject.reopen() for _ in range(3)]
+def test_updates_by_several_processes_are_all_kept(
+    store: Store, reopen: Callable[[], Store], orders: Namespace, at_once: AtOnce
+) -> None:
+    create(store, make_timer(orders))
+    stores = [reopen() for _ in range(3)]
     turns = 15
 
     def update(index: int) -> None:
@@ -136,7 +133,7 @@ def test_updates_by_several_processes_are_all_kept(subject: Subject, orders: Nam
 
     at_once(update, threads=len(stores))
 
-    assert stored(subject.store, orders).revision == 1 + turns * len(stores)
+    assert stored(store, orders).revision == 1 + turns * len(stores)
 
 
 def test_one_conditional_update_of_many_wins(store: Store, orders: Namespace, at_once: AtOnce) -> None:

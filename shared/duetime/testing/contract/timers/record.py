@@ -199,49 +199,37 @@ def test_the_outcome_of_another_worker_is_no_own_one(store: Store, single: Names
     assert stored(store, single) == first
 
 
+def _update(store: Store, space: Namespace) -> None:
+    store.timers.update(space, "t1", TimerChange(execute_at=LATER), firing_id="f2", now=NOW)
+
+
+def _replace(store: Store, space: Namespace) -> None:
+    store.timers.put([make_timer(space, payload_json="2")], mode=PutMode.REPLACE, now=NOW)
+
+
+def _delete(store: Store, space: Namespace) -> None:
+    store.timers.delete(space, [TimerRef("t1")], now=NOW)
+
+
+def _create_again(store: Store, space: Namespace) -> None:
+    _delete(store, space)
+    create(store, make_timer(space))
+
+
+@pytest.mark.parametrize("change", [_update, _replace, _delete, _create_again])
 @pytest.mark.parametrize("kind", OUTCOMES)
-def test_an_updated_timer_is_left_alone(store: Store, single: Namespace, kind: str) -> None:
+def test_a_timer_that_became_another_is_left_alone(
+    store: Store, single: Namespace, kind: str, change: Callable[[Store, Namespace], None]
+) -> None:
     (timer,) = create(store, make_timer(single))
-    result = store.timers.update(single, "t1", TimerChange(execute_at=LATER), firing_id="f2", now=NOW)
+    change(store, single)
+    changed = store.timers.get(single, "t1", now=NOW)
+    assert changed != timer
 
     assert record(store, [OUTCOMES[kind](timer)], claim(store)) == [RecordStatus.SUPERSEDED]
 
-    assert stored(store, single) == result.timer
-    assert due(store, single, until=LATER) == [result.timer]
-
-
-@pytest.mark.parametrize("kind", OUTCOMES)
-def test_a_replaced_timer_is_left_alone(store: Store, single: Namespace, kind: str) -> None:
-    (timer,) = create(store, make_timer(single))
-    (result,) = store.timers.put([make_timer(single, payload_json="2")], mode=PutMode.REPLACE, now=NOW)
-
-    assert record(store, [OUTCOMES[kind](timer)], claim(store)) == [RecordStatus.SUPERSEDED]
-
-    assert stored(store, single) == result.timer
-    assert due(store, single) == [result.timer]
-
-
-@pytest.mark.parametrize("kind", OUTCOMES)
-def test_a_deleted_timer_is_not_resurrected(store: Store, single: Namespace, kind: str) -> None:
-    (timer,) = create(store, make_timer(single))
-    store.timers.delete(single, [TimerRef("t1")], now=NOW)
-
-    assert record(store, [OUTCOMES[kind](timer)], claim(store)) == [RecordStatus.SUPERSEDED]
-
-    assert store.timers.get(single, "t1", now=NOW) is None
-    assert due(store, single, until=LATER) == []
-
-
-@pytest.mark.parametrize("kind", OUTCOMES)
-def test_a_timer_that_was_deleted_and_created_again_is_left_alone(store: Store, single: Namespace, kind: str) -> None:
-    (old,) = create(store, make_timer(single))
-    store.timers.delete(single, [TimerRef("t1")], now=NOW)
-    (new,) = create(store, make_timer(single))
-    assert new.revision == old.revision
-
-    assert record(store, [OUTCOMES[kind](old)], claim(store)) == [RecordStatus.SUPERSEDED]
-
-    assert stored(store, single) == new
+    assert store.timers.get(single, "t1", now=NOW) == changed
+    assert due(store, single, until=LATER) == ([] if changed is None else [changed])
 
 
 LARGE = f'"{"x" * 40_000}"'
@@ -308,39 +296,33 @@ def test_what_was_decided_without_an_attempt_is_decided_anew_after_any_change(
     assert due(store, single) == [result.timer]
 
 
-def test_nothing_is_written_without_the_lease(subject: Subject, single: Namespace) -> None:
-    if not subject.checks_leases:
-        pytest.skip("this store fences by revision alone")
-    store = subject.store
-    (timer,) = create(store, make_timer(single))
-    stale = claim(store, 0, "w1")
-    current = claim(store, 0, "w2", now=stale.expires_at)
+def test_nothing_is_written_without_the_lease(fencing: Store, single: Namespace) -> None:
+    (timer,) = create(fencing, make_timer(single))
+    stale = claim(fencing, 0, "w1")
+    current = claim(fencing, 0, "w2", now=stale.expires_at)
 
-    assert record(store, [fired(timer)], stale) == [RecordStatus.LEASE_LOST]
-    assert record(store, [fired(timer)], replace(current, owner_id="w1")) == [RecordStatus.LEASE_LOST]
-    assert stored(store, single) == timer
-    assert record(store, [fired(timer)], current) == [RecordStatus.APPLIED]
+    assert record(fencing, [fired(timer)], stale) == [RecordStatus.LEASE_LOST]
+    assert record(fencing, [fired(timer)], replace(current, owner_id="w1")) == [RecordStatus.LEASE_LOST]
+    assert stored(fencing, single) == timer
+    assert record(fencing, [fired(timer)], current) == [RecordStatus.APPLIED]
 
 
-def test_outcomes_of_one_shard_are_judged_by_their_own_leases(subject: Subject, single: Namespace) -> None:
+def test_outcomes_of_one_shard_are_judged_by_their_own_leases(fencing: Store, single: Namespace) -> None:
     """One was started before the shard was given away and came back, the other two since."""
-    if not subject.checks_leases:
-        pytest.skip("this store fences by revision alone")
-    store = subject.store
-    timers = create(store, *make_timers(single, 3))
-    former = claim(store)
-    store.leases.release([former], now=NOW)
-    current = claim(store)
+    timers = create(fencing, *make_timers(single, 3))
+    former = claim(fencing)
+    fencing.leases.release([former], now=NOW)
+    current = claim(fencing)
     outcomes = [fired(timer) for timer in timers]
 
     for leases in ([current, former, current], [former, former, former]):
         leased = [LeasedOutcome(outcome, lease) for outcome, lease in zip(outcomes, leases, strict=True)]
-        statuses = store.timers.record(leased, now=NOW)
+        statuses = fencing.timers.record(leased, now=NOW)
         assert statuses[1] is RecordStatus.LEASE_LOST
-        assert stored(store, single, "t0001") == timers[1]
+        assert stored(fencing, single, "t0001") == timers[1]
 
-    assert [timer.timer_id for timer in due(store, single)] == ["t0001"]
-    assert store.timers.record([LeasedOutcome(outcomes[1], current)], now=NOW) == [RecordStatus.APPLIED]
+    assert [timer.timer_id for timer in due(fencing, single)] == ["t0001"]
+    assert fencing.timers.record([LeasedOutcome(outcomes[1], current)], now=NOW) == [RecordStatus.APPLIED]
 
 
 def test_the_old_lease_of_a_parked_timer_is_nobody_elses(store: Store, single: Namespace) -> None:
@@ -356,26 +338,20 @@ def test_the_old_lease_of_a_parked_timer_is_nobody_elses(store: Store, single: N
     assert store.timers.record(outcomes, now=NOW) == [RecordStatus.APPLIED] * 2
 
 
-def test_a_released_lease_records_nothing(subject: Subject, single: Namespace) -> None:
-    if not subject.checks_leases:
-        pytest.skip("this store fences by revision alone")
-    store = subject.store
-    (timer,) = create(store, make_timer(single))
-    lease = claim(store)
-    store.leases.release([lease], now=NOW)
+def test_a_released_lease_records_nothing(fencing: Store, single: Namespace) -> None:
+    (timer,) = create(fencing, make_timer(single))
+    lease = claim(fencing)
+    fencing.leases.release([lease], now=NOW)
 
-    assert record(store, [fired(timer)], lease) == [RecordStatus.LEASE_LOST]
+    assert record(fencing, [fired(timer)], lease) == [RecordStatus.LEASE_LOST]
 
 
-def test_a_lost_shard_does_not_hold_up_the_others(subject: Subject, orders: Namespace) -> None:
-    if not subject.checks_leases:
-        pytest.skip("this store fences by revision alone")
-    store = subject.store
-    timers = create(store, *make_timers(orders, 12))
-    leases = [claim(store, shard_id) for shard_id in orders.shard_ids()]
-    store.leases.release([leases[1]], now=NOW)
+def test_a_lost_shard_does_not_hold_up_the_others(fencing: Store, orders: Namespace) -> None:
+    timers = create(fencing, *make_timers(orders, 12))
+    leases = [claim(fencing, shard_id) for shard_id in orders.shard_ids()]
+    fencing.leases.release([leases[1]], now=NOW)
 
-    statuses = record(store, [fired(timer) for timer in timers], *leases)
+    statuses = record(fencing, [fired(timer) for timer in timers], *leases)
 
     assert {status for timer, status in zip(timers, statuses, strict=True) if timer.shard_id == 1} == {
         RecordStatus.LEASE_LOST
@@ -383,7 +359,7 @@ def test_a_lost_shard_does_not_hold_up_the_others(subject: Subject, orders: Name
     assert {status for timer, status in zip(timers, statuses, strict=True) if timer.shard_id != 1} == {
         RecordStatus.APPLIED
     }
-    assert {timer.shard_id for timer in due(store, orders)} == {1}
+    assert {timer.shard_id for timer in due(fencing, orders)} == {1}
 
 
 def test_the_outcome_of_a_parked_timer_needs_no_lease(store: Store, single: Namespace) -> None:
@@ -398,18 +374,15 @@ def test_the_outcome_of_a_parked_timer_needs_no_lease(store: Store, single: Name
     assert stored(store, single).state is TimerState.FIRED
 
 
-def test_a_parked_timer_does_not_lend_its_freedom_to_others(subject: Subject, single: Namespace) -> None:
-    if not subject.checks_leases:
-        pytest.skip("this store fences by revision alone")
-    store = subject.store
-    slow, other = create(store, make_timer(single, "slow"), make_timer(single, "other"))
-    lease = claim(store)
-    record(store, [parked(slow, until=LATER)], lease)
-    outcomes = [fired(other), fired(stored(store, single, "slow"))]
-    store.leases.release([lease], now=NOW)
+def test_a_parked_timer_does_not_lend_its_freedom_to_others(fencing: Store, single: Namespace) -> None:
+    slow, other = create(fencing, make_timer(single, "slow"), make_timer(single, "other"))
+    lease = claim(fencing)
+    record(fencing, [parked(slow, until=LATER)], lease)
+    outcomes = [fired(other), fired(stored(fencing, single, "slow"))]
+    fencing.leases.release([lease], now=NOW)
 
-    assert record(store, outcomes, lease) == [RecordStatus.LEASE_LOST, RecordStatus.APPLIED]
-    assert due(store, single) == [other]
+    assert record(fencing, outcomes, lease) == [RecordStatus.LEASE_LOST, RecordStatus.APPLIED]
+    assert due(fencing, single) == [other]
 
 
 def test_a_lease_that_has_expired_but_was_not_taken_still_records(store: Store, single: Namespace) -> None:
