@@ -10,9 +10,10 @@ import pytest
 
 from duetime.api.handler import build_handler
 from duetime.delivery.encryption import SecretUnavailable
+from duetime.domain.namespaces import NAMESPACE_SECONDS
 from duetime.domain.secrets import parse_secret
 from duetime.domain.times import format_instant
-from duetime.engine.namespace_cache import NAMESPACE_SECONDS, NamespaceCache
+from duetime.engine.namespace_cache import NamespaceCache
 from duetime.testing.contract.builders import seconds
 from tests.support.api import ContendedStore, World, context_for
 from tests.support.clock import NOW
