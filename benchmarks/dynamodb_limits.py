@@ -1,6 +1,6 @@
 """Where DynamoDB's limits, or a poller's processor, make timers late: a model in virtual time that runs the engine.
 
-    python -m benchmarks.dynamodb_limits [RATE ...] [--shards 16] [--pollers 1] [--seconds 10] [--table-units N]
+    python -m benchmarks.dynamodb_limits [RATE ...] [--shards 16] [--pollers 1] [--seconds 5] [--table-units N]
 
 Each ``RATE`` of creates a second is a run: timers are created for ``--seconds``, each due two seconds later. Refused
 creates (429) are not repeated. tests/support/dynamodb_model.py says what the model leaves out.
@@ -17,10 +17,10 @@ from tests.support.dynamodb_model import Limits, simulate
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("rates", nargs="*", type=float, metavar="RATE", default=[2000, 2800, 3200, 3900, 4400])
+    options.add_argument("rates", nargs="*", type=float, metavar="RATE", default=[2000, 2800, 3200, 4400])
     options.add_argument("--shards", type=int, default=16)
     options.add_argument("--pollers", type=int, default=1)
-    options.add_argument("--seconds", type=float, default=10)
+    options.add_argument("--seconds", type=float, default=5)
     options.add_argument("--table-units", type=float, default=inf, help="write units a second of the table")
     given = options.parse_args()
     logging.disable(logging.CRITICAL)  # of pollers that tell of throttling
