@@ -48,7 +48,7 @@ def encoded_timers(timers: Iterable[NewTimer | RawJson]) -> list[Encoded]:
 
 
 def encoded_calls(calls: Iterable[NewServiceCall | RawJson]) -> list[Encoded]:
-    """The same of service calls: the API makes their ids, and who has no idempotency key is given one."""
+    """Return the same of service calls: the API makes their ids, and those without an idempotency key get one."""
 
     def encode(call: NewServiceCall | RawJson) -> Encoded:
         if isinstance(call, RawJson):
@@ -164,7 +164,7 @@ class RedriveByIds:
         self._asked: list[int] = []
 
     def request(self) -> Request[tuple[ItemResult, ...]] | None:
-        """The next one; None when there is nothing left to ask for."""
+        """Return the next one; None when there is nothing left to ask for."""
         self._asked, self._waiting = self._waiting[:MAX_BATCH_ITEMS], self._waiting[MAX_BATCH_ITEMS:]
         if not self._asked:
             return None

@@ -115,7 +115,7 @@ def reading(
     *,
     query: Sequence[tuple[str, str]] = (),
 ) -> Request[T]:
-    """A GET of one object."""
+    """Return a GET of one object."""
     return Request(
         operation=operation,
         method="GET",
@@ -134,7 +134,7 @@ class Page(Generic[T]):
 def listing(
     operation: str, path: str, kind: type[T], query: Sequence[tuple[str, str]], cursor: str | None
 ) -> Request[Page[T]]:
-    """A GET of one page of a list."""
+    """Return a GET of one page of a list."""
 
     def read(answer: Answer) -> Page[T]:
         page = answer.json()
@@ -165,7 +165,7 @@ def changing(
     content_type: str = JSON,
     has_own_key: bool = False,
 ) -> Request[T]:
-    """A change that is answered with what it led to."""
+    """Return a change that is answered with what it led to."""
     sent = dict(headers or {}) | revision_header(if_revision)
     if body is not None:
         sent["content-type"] = content_type
@@ -198,7 +198,7 @@ def answering(
     *,
     scheduled_at: datetime | None = None,
 ) -> Request[Answered]:
-    """An answer to a firing that waits of the timer or schedule at ``path``."""
+    """Return an answer to a firing that waits of the timer or schedule at ``path``."""
     body = members(_ANSWER, given)
     at = None if scheduled_at is None else instant("scheduled_at", scheduled_at)
     query = {"attempt": body.pop("attempt", None), "scheduledAt": at}
@@ -213,7 +213,7 @@ def answering(
 
 
 def removing(operation: str, path: str, *, if_revision: int | None = None) -> Request[None]:
-    """A DELETE that says nothing more. It can be repeated: what is gone by then is gone."""
+    """Return a DELETE that says nothing more. It can be repeated: what is gone by then is gone."""
     return Request(
         operation=operation,
         method="DELETE",
@@ -257,7 +257,7 @@ def openapi_request() -> Request[dict[str, Any]]:
 def any_request(
     method: str, path: str, *, query: Sequence[tuple[str, str]], body: Any, headers: Mapping[str, str] | None
 ) -> Request[Answer]:
-    """A request whose answer is left as it came."""
+    """Return a request whose answer is left as it came."""
     content = None if body is UNSET else json_bytes(body)
     members = json.loads(body.text, parse_int=str) if isinstance(body, RawJson) else body
     return Request(

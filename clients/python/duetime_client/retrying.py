@@ -69,7 +69,7 @@ class Tries:
         self._number = 1
 
     def wait_seconds(self, error: DuetimeError) -> float:
-        """How long to wait before the next try. Raises ``error`` when there is to be none."""
+        """Return how long to wait before the next try. Raises ``error`` when there is to be none."""
         retry_after = error.retry_after if isinstance(error, ApiError) else None
         if (
             self._number >= self._retries.max_tries
@@ -92,7 +92,7 @@ def backoff_seconds(retries: Retries, failures: int, random: float) -> float:
 
 
 def is_gone(error: DuetimeError, *, may_be_second: bool) -> bool:
-    """Whether a removal has found nothing because it was carried out before."""
+    """Tell whether a removal has found nothing because it was carried out before."""
     return may_be_second and isinstance(error, NotFound) and error.code in _GONE
 
 

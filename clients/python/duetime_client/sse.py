@@ -33,7 +33,7 @@ class Decoder:
         self._kept_bytes = 0
 
     def feed(self, content: bytes) -> Iterator[Message]:
-        """The messages that are complete by now. Raises ``ValueError`` for one without an end."""
+        """Return the messages that are complete by now. Raises ``ValueError`` for one without an end."""
         is_whole_line = b"\n" in content or b"\r" in content or self._rest.endswith(b"\r")
         self._rest += content
         if is_whole_line:

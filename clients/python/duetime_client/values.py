@@ -115,7 +115,7 @@ def whole_seconds(name: str, value: Any) -> int:
 
 
 def plain(_name: str, value: Any) -> Any:
-    """A text, a number, a boolean: the API has the rules for it."""
+    """Return the value as it is: the API has the rules for it."""
     return value
 
 
@@ -167,7 +167,7 @@ def policy(name: str, value: Any) -> dict[str, Any]:
 
 
 def members(encoders: Mapping[str, tuple[str, Encoder]], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The members of a body. ``encoders`` has the API's name and the encoder for each argument in ``given``.
+    """Return the members of a body. ``encoders`` has the API's name and the encoder for each argument in ``given``.
 
     What is UNSET is left out; None becomes null. Raises ``TypeError`` for an argument that is not in ``encoders``.
     """
@@ -185,7 +185,7 @@ def without_nulls(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def json_bytes(value: Any) -> bytes:
-    """The JSON of objects and lists in which a ``RawJson`` stays as it is."""
+    """Return the JSON of objects and lists in which a ``RawJson`` stays as it is."""
     try:
         return _json_text(value).encode()
     except (TypeError, ValueError) as error:

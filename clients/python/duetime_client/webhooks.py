@@ -130,7 +130,7 @@ def verify(
     now: datetime | None = None,
     tolerance_seconds: float = DEFAULT_TOLERANCE_SECONDS,
 ) -> Callback:
-    """The callback, if it is signed with ``secret`` (``whsec_...``), or with one of several during a rotation.
+    """Return the callback, if it is signed with ``secret`` (``whsec_...``), or with one of several during a rotation.
 
     ``body`` is what arrived, byte for byte: JSON that was read and written again does not verify. Names of
     ``headers`` may be in upper or lower case. ``now`` is the time of day unless it is given; the callback's time may
@@ -158,7 +158,7 @@ def verify_schedule(
     now: datetime | None = None,
     tolerance_seconds: float = DEFAULT_TOLERANCE_SECONDS,
 ) -> ScheduleCallback:
-    """The callback of a schedule, if it is signed. Everything is as for ``verify``."""
+    """Return the callback of a schedule, if it is signed. Everything is as for ``verify``."""
     given = _believed(body, headers, secret, now or datetime.now(UTC), tolerance_seconds)
     try:
         value = json.loads(body)
@@ -188,7 +188,7 @@ def _sent(given: Mapping[str, str], value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def taken(within: timedelta) -> dict[str, Any]:
-    """The body, as JSON, of a 202 that takes the work of a callback: an answer will come ``within`` that time.
+    """Return the body, as JSON, of a 202 that takes the work of a callback: an answer will come ``within`` that time.
 
     Silence until then is a failed attempt. All waiting is 24 hours at most, from the start of the attempt.
     """
@@ -198,7 +198,7 @@ def taken(within: timedelta) -> dict[str, Any]:
 
 
 def answer_url(ack_url: str, answer: Literal["ack", "nack", "heartbeat"]) -> str:
-    """The URL to POST an answer to, no API key needed. ``ack_url`` is that of the callback.
+    """Return the URL to POST an answer to, no API key needed. ``ack_url`` is that of the callback.
 
     A heartbeat has the JSON body ``taken(...)["ack"]``; a nack may have ``{"message": "...", "retry": false}``.
     """
@@ -244,7 +244,7 @@ def _believed(
     now: datetime,
     tolerance_seconds: float,
 ) -> Mapping[str, str]:
-    """The headers, names in lower case, of a request that is signed and recent. Raises as ``verify``."""
+    """Return the headers, names in lower case, of a request that is signed and recent. Raises as ``verify``."""
     if not isinstance(body, bytes):
         raise TypeError("body must be the bytes that arrived")
     keys = _keys(secret)
@@ -290,7 +290,7 @@ def _check_recent(timestamp: str, now: datetime, tolerance_seconds: float) -> No
 
 
 def _is_signed(signed: bytes, signatures: str, keys: Iterable[bytes]) -> bool:
-    """Whether one of the signatures is by one of the keys; those of unknown versions are passed over."""
+    """Tell whether one of the signatures is by one of the keys; those of unknown versions are passed over."""
     given = [text.encode(errors="replace") for text in signatures.split(" ") if text.startswith("v1,")]
     expected = [b"v1," + b64encode(hmac.new(key, signed, hashlib.sha256).digest()) for key in keys]
     # Which of them fits, if any, is no secret; each comparison takes the same time whatever differs.

@@ -144,15 +144,15 @@ class NamespaceCache:
         return visible(known if known.num_shards else readable(known), principal)
 
     def open(self, name: str, principal: Principal | None) -> Namespace:
-        """The same, for new timers. Raises ``NamespaceDeleting`` too."""
+        """Return the same, for new timers. Raises ``NamespaceDeleting`` too."""
         return kept(self.get(name, principal))
 
     def forget(self, name: str) -> None:
-        """What is known of it is no longer true."""
+        """Forget what is known of a namespace: it is no longer true."""
         self._found.pop(name, None)
 
     def note(self, namespace: Namespace) -> None:
-        """``namespace`` is as it was just read or stored."""
+        """Keep ``namespace``, which was just read or stored."""
         self._keep(namespace, self._clock.now())
 
     def _keep(self, namespace: Namespace, read_at: datetime) -> None:
@@ -209,12 +209,12 @@ class Services:
         )
 
     def repeatable(self, new_id: Callable[[], str], first_at: datetime) -> Services:
-        """The same for one request, whose ids ``new_id`` makes, and which was first made at ``first_at``."""
+        """Return the same for one request, whose ids ``new_id`` makes, and which was first made at ``first_at``."""
         return replace(self, context=replace(self.context, new_id=new_id), first_at=first_at)
 
     @property
     def calls(self) -> CallServices:
-        """The use cases of service calls, where they are served."""
+        """Return the use cases of service calls, where they are served."""
         if self.context.calls is None:
             raise RuntimeError("this handler was built without service calls")
         return self.context.calls

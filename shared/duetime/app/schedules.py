@@ -59,7 +59,7 @@ MAX_TIMING_BYTES = 4096
 
 
 class NewSchedule(NamedTuple):
-    """What a client asks for. ``content`` is what is sent; its due time is of no account."""
+    """What a client asks for. ``content`` is what is sent; its due time is ignored."""
 
     schedule_id: str
     timing: TimingSpec

@@ -76,12 +76,12 @@ def is_key_id(text: str) -> bool:
 
 
 def key_text(key_id: str, secret: str) -> str:
-    """The key as it is shown once and sent with requests; ``parse_key`` reads it."""
+    """Return the key as it is shown once and sent with requests; ``parse_key`` reads it."""
     return f"{KEY_PREFIX}{key_id}_{secret}{_checksum(key_id, secret)}"
 
 
 def parse_key(text: str) -> tuple[str, str] | None:
-    """The id and the secret in ``text``; None when it is no API key."""
+    """Return the id and the secret in ``text``; None when it is no API key."""
     match = _TEXT.fullmatch(text)
     if match is None or match[3] != _checksum(match[1], match[2]):
         return None

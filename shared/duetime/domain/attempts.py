@@ -82,7 +82,7 @@ class AttemptRecord:
 
 
 def append_attempt(log_text: str | None, record: AttemptRecord) -> str:
-    """The log with ``record`` as its newest attempt: at most MAX_ATTEMPTS_LOGGED, at most MAX_LOG_BYTES.
+    """Return the log with ``record`` as its newest attempt: at most MAX_ATTEMPTS_LOGGED, at most MAX_LOG_BYTES.
 
     A timer that is rescheduled again and again carries its log through every write. So the log reaches back to the
     second last success and no further, and of a success before the newest attempt neither headers nor body are kept.
@@ -110,7 +110,7 @@ def append_attempt(log_text: str | None, record: AttemptRecord) -> str:
 
 
 def read_attempts(log_text: str | None) -> list[AttemptRecord]:
-    """The attempts of a log, oldest first. What cannot be read is left out."""
+    """Return the attempts of a log, oldest first. What cannot be read is left out."""
     records = []
     for entry in _entries(log_text) if log_text else []:
         try:
@@ -198,7 +198,7 @@ def _bounded_text(record: AttemptRecord) -> str:
 
 
 def _without_details(entry: list[Any]) -> list[Any]:
-    """An older attempt as it is kept: of a success only what happened and when."""
+    """Return an older attempt as it is kept: of a success only what happened and when."""
     if entry[_OUTCOME] not in _SUCCESSES:
         return entry
     is_answer_gone = len(entry) > _BYTES_READ and entry[_BYTES_READ]

@@ -49,11 +49,11 @@ class CallEvent:
     payload_json: str
 
     def document(self) -> dict[str, Any]:
-        """The envelope as it is published: JSON values, camelCase names."""
+        """Return the envelope as it is published: JSON values, camelCase names."""
         return {**self._head(), "payload": json.loads(self.payload_json)}
 
     def to_json(self) -> str:
-        """The text of ``document``, with the payload's as it is stored."""
+        """Return the text of ``document``, with the payload's as it is stored."""
         return f'{json.dumps(self._head(), separators=(",", ":"))[:-1]},"payload":{self.payload_json}}}'
 
     def _head(self) -> dict[str, Any]:

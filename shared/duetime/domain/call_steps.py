@@ -54,7 +54,7 @@ class Transition:
 
     @property
     def fence(self) -> Lease | None:
-        """The lease that must be the stored one. None: no one's, or the call belongs to its open execution."""
+        """Return the lease that must be the stored one. None: no one's, or the call belongs to its open execution."""
         return None if self.before is not None and self.before.execution_id is not None else self.lease
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now(self) -> datetime:
-        """The current instant: aware, UTC."""
+        """Return the current instant: aware, UTC."""
         ...
 
     def monotonic(self) -> float:

@@ -52,7 +52,7 @@ class DeliveryId:
 
 
 def events_namespace(tenant_id: str) -> str:
-    """The internal namespace whose timers are the deliveries to a tenant's webhook."""
+    """Return the internal namespace whose timers are the deliveries to a tenant's webhook."""
     return internal_namespace(EVENTS_PURPOSE, tenant_id)
 
 

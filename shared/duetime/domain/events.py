@@ -229,7 +229,7 @@ def moved_event(
 
 
 def failed_event(outcome: Outcome) -> TimerFailed:
-    """The event of an outcome whose state is FAILED."""
+    """Return the event of an outcome whose state is FAILED."""
     timer, failure = outcome.timer, outcome.failure
     assert failure is not None
     armed = "" if timer.rearmed_at is None else format_instant(timer.rearmed_at)

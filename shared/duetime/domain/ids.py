@@ -162,5 +162,5 @@ def timer_uuid(namespace: str, timer_id: str) -> UUID:
 
 
 def timer_uuid_bytes(namespace: str, timer_id: str) -> bytes:
-    """The 16 bytes of ``timer_uuid``, as stores keep it."""
+    """Return the 16 bytes of ``timer_uuid``, as stores keep it."""
     return hashlib.md5(f"{namespace}:{timer_id}".encode(), usedforsecurity=False).digest()

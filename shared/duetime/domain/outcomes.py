@@ -128,7 +128,7 @@ class RecordStatus(StrEnum):
 
 
 def recorded(outcome: Outcome, *, now: datetime) -> Timer:
-    """The timer that ``outcome`` leaves when it is recorded at ``now``."""
+    """Return the timer that ``outcome`` leaves when it is recorded at ``now``."""
     timer = outcome.timer
     return replace(
         timer,

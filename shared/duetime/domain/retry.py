@@ -34,7 +34,7 @@ class RetryPolicy:
     escalate_url: str | None = None
 
     def interval_seconds(self, attempts: int) -> float:
-        """The wait after ``attempts`` failed attempts, before jitter. Never overflows."""
+        """Return the wait after ``attempts`` failed attempts, before jitter. Never overflows."""
         interval = self.initial_interval_seconds
         for _ in range(min(attempts, MAX_ATTEMPTS) - 1):
             if interval >= self.max_interval_seconds or self.backoff_multiplier <= 1.0:
@@ -119,7 +119,7 @@ _MEMBERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 def parse_retry_policy(value: Mapping[str, Any]) -> RetryPolicy:
-    """The policy that the JSON object ``value`` describes, as clients give it; what it omits has its default.
+    """Return the policy that the JSON object ``value`` describes, as clients give it; what it omits has its default.
 
     Raises ``ValueError`` whose first argument is ``(field, message)``.
     """
@@ -150,7 +150,7 @@ def _parsed(value: Mapping[str, Any], default: RetryPolicy, *, ignores_unknown: 
 
 @lru_cache(maxsize=1024)
 def read_retry_policy(retry_policy_json: str | None, *, default: RetryPolicy = DEFAULT_RETRY_POLICY) -> RetryPolicy:
-    """The stored policy; what it omits is as in ``default``, which is all of it for none.
+    """Return the stored policy; what it omits is as in ``default``, which is all of it for none.
 
     It was validated when it was accepted, by whichever version: fields that no policy has are passed over, and what
     is below the floor is raised to it. Raises ``ValueError`` for damaged text.
@@ -172,7 +172,7 @@ def read_retry_policy(retry_policy_json: str | None, *, default: RetryPolicy = D
 
 
 def policy_in_force(own_json: str | None, default: RetryPolicy) -> RetryPolicy:
-    """A timer's own policy, else ``default``, its namespace's.
+    """Return a timer's own policy, else ``default``, its namespace's.
 
     One that cannot be read is none: it must not break those who have many timers in hand.
     """

@@ -25,7 +25,7 @@ from duetime.domain.times import to_milliseconds
 def new_schedule_timer(
     namespace: Namespace, schedule_id: str, content: TimerContent, schedule: Schedule, *, digest: str, now: datetime
 ) -> Timer:
-    """The first revision of a schedule. ``content.execute_at`` is of no account."""
+    """Return the first revision of a schedule. ``content.execute_at`` is ignored."""
     assert schedule.pending is not None
     timer = new_timer(
         namespace,

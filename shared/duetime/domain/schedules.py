@@ -168,7 +168,7 @@ class Schedule:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, and no other times make it begin again."""
+        """Tell whether it has ended, and no other times make it begin again."""
         return self.end in (ScheduleEnd.MAX_FIRINGS, ScheduleEnd.RECEIVER)
 
     @property

@@ -30,7 +30,7 @@ def secret_text(key: bytes) -> str:
 
 
 def parse_secret(text: str) -> bytes:
-    """The key in ``whsec_...``. Raises ``ValueError`` with a reason that shows nothing of ``text``."""
+    """Return the key in ``whsec_...``. Raises ``ValueError`` with a reason that shows nothing of ``text``."""
     encoded = text.removeprefix(SECRET_PREFIX)
     if encoded == text:
         raise ValueError(f"must begin with {SECRET_PREFIX}")

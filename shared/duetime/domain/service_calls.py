@@ -83,7 +83,7 @@ class RequestSpec:
 
 
 def request_spec(*, method: Method, url: str, headers_json: str | None, body_json: str | None) -> RequestSpec:
-    """A request with ``body_bytes`` counted."""
+    """Return a request with ``body_bytes`` counted."""
     body_bytes = 0 if body_json is None else len(body_json.encode(errors="surrogatepass"))
     return RequestSpec(method=method, url=url, headers_json=headers_json, body_json=body_json, body_bytes=body_bytes)
 
@@ -206,7 +206,7 @@ class CallChange:
     request: RequestSpec | Unset = UNSET
 
     def given(self) -> dict[str, object]:
-        """The fields that are set."""
+        """Return the fields that are set."""
         return {name: value for name in self.__dataclass_fields__ if (value := getattr(self, name)) is not UNSET}
 
 
@@ -216,7 +216,7 @@ def calls_namespace(tenant_id: str) -> str:
 
 
 def tenant_of(namespace: str) -> str | None:
-    """The tenant whose calls a namespace holds; None for any other namespace."""
+    """Return the tenant whose calls a namespace holds; None for any other namespace."""
     return namespace[len(CALLS_PREFIX) :] if namespace.startswith(CALLS_PREFIX) else None
 
 
@@ -228,7 +228,7 @@ def timer_state(status: CallStatus, execution_id: str | None) -> TimerState:
 
 
 def timer_of(call: ServiceCall) -> Timer:
-    """The one timer of ``call``, as its row has to be. Firing it means taking the call's next step.
+    """Return the one timer of ``call``, as its row has to be. Firing it means taking the call's next step.
 
     It is parked (``Firing``) while an execution is open: its wake time then is the watchdog's. A finished call's
     timer has fired, whatever came of the call, and goes when the call goes.

@@ -66,7 +66,7 @@ def check_target_body(field: str, json_text: str) -> None:
 
 
 def is_arn(url: str) -> bool:
-    """Whether a stored callback URL is the ARN of a target. No URL that the API takes begins like one."""
+    """Tell whether a stored callback URL is the ARN of a target. No URL that the API takes begins like one."""
     return url.startswith(_PREFIX)
 
 
@@ -98,5 +98,5 @@ def parse_allowed(text: str) -> tuple[str, ...]:
 
 
 def is_allowed(arn: str, allowed: Iterable[str]) -> bool:
-    """Whether ``arn`` is one of ``allowed``, as ``parse_allowed`` returns them."""
+    """Tell whether ``arn`` is one of ``allowed``, as ``parse_allowed`` returns them."""
     return any(arn.startswith(each[:-1]) if each.endswith("*") else arn == each for each in allowed)

@@ -217,7 +217,7 @@ class TimerChange:
     timing_json: str | Unset | None = UNSET
 
     def given(self) -> dict[str, object]:
-        """The fields that are set."""
+        """Return the fields that are set."""
         return {name: value for name in self.__dataclass_fields__ if (value := getattr(self, name)) is not UNSET}
 
 
@@ -281,7 +281,7 @@ def new_timer(
     firing_id: str,
     now: datetime,
 ) -> Timer:
-    """The first revision of a timer. Raises ``NamespaceResharding``."""
+    """Return the first revision of a timer. Raises ``NamespaceResharding``."""
     shard_id, *elsewhere = namespace.shards_of_new(timer_id, now)
     return Timer(
         namespace=namespace.name,

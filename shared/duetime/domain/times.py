@@ -40,7 +40,7 @@ _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def parse_instant(text: str) -> datetime:
-    """An RFC 3339 time with offset and 0 to 9 fraction digits, as UTC rounded up to the millisecond.
+    """Return an RFC 3339 time with offset and 0 to 9 fraction digits, as UTC rounded up to the millisecond.
 
     Raises ``ValueError`` with a readable reason for naive times, leap seconds, impossible dates and times
     outside 1970-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z.
@@ -93,7 +93,7 @@ def _text_of(instant: datetime) -> str:
 
 
 def read_instant(text: str) -> datetime:
-    """The instant that ``format_instant`` wrote. ``ValueError`` for anything else."""
+    """Return the instant that ``format_instant`` wrote. ``ValueError`` for anything else."""
     instant = datetime.fromisoformat(text)
     if instant.tzinfo is not UTC:
         raise ValueError(f"not a stored UTC time: {text!r}")
@@ -106,18 +106,18 @@ def to_milliseconds(instant: datetime) -> int:
 
 
 def from_milliseconds(milliseconds: int) -> datetime:
-    """The UTC instant that many milliseconds after 1970-01-01T00:00:00Z."""
+    """Return the UTC instant that many milliseconds after 1970-01-01T00:00:00Z."""
     return MIN_INSTANT + timedelta(milliseconds=milliseconds)
 
 
 def round_up(instant: datetime) -> datetime:
-    """The first whole millisecond that is not before ``instant``."""
+    """Return the first whole millisecond that is not before ``instant``."""
     excess = instant.microsecond % 1000
     return instant if not excess else instant + timedelta(microseconds=1000 - excess)
 
 
 def round_down(instant: datetime) -> datetime:
-    """The last whole millisecond that is not after ``instant``: the rounding for "now"."""
+    """Return the last whole millisecond that is not after ``instant``: the rounding for "now"."""
     return instant.replace(microsecond=instant.microsecond // 1000 * 1000)
 
 

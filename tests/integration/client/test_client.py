@@ -242,7 +242,7 @@ class TestBatches:
             duetime.timers("nobody").create_many([NewTimer(callback_url=URL, delay=HOUR)])
 
     def test_a_wrong_item_is_named_and_nothing_is_sent(self, timers: Any) -> None:
-        with pytest.raises(InvalidArgument, match=r"timers\[1\]\.execute_at: must have an offset"):
+        with pytest.raises(InvalidArgument, match=r"timers\[1\]: execute_at: must have an offset"):
             timers.create_many(
                 [
                     NewTimer(callback_url=URL, delay=HOUR),

@@ -26,7 +26,7 @@ class AsyncApiKeys:
         expires_at: datetime | None = None,
         expires_in: timedelta | None = None,
     ) -> CreatedApiKey:
-        """A key, which is shown this once. Without an end it never expires.
+        """Create a key, which is shown this once. Without an end it never expires.
 
         Where its answer was lost, ``Conflict`` (``secret_shown_once``): look at ``list`` then, and ``delete`` what
         nobody knows.
@@ -35,7 +35,7 @@ class AsyncApiKeys:
         return await self._transport.send(changing("createApiKey", "POST", self._path, CreatedApiKey, body))
 
     def list(self, *, page_size: int = bodies.PAGE_ITEMS) -> AsyncIterator[ApiKey]:
-        """In order of creation, expired ones too."""
+        """List keys in order of creation, expired ones too."""
         return self._transport.items("listApiKeys", self._path, ApiKey, [("limit", str(page_size))])
 
     async def delete(self, key_id: str) -> None:

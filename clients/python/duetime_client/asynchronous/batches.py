@@ -58,7 +58,7 @@ class AsyncBatches:
         return tuple(results)
 
     async def redrive_ids(self, operation: str, path: str, ids: Iterable[str]) -> tuple[ItemResult, ...]:
-        """A result for each, in order."""
+        """Return a result for each, in order."""
         redrive = RedriveByIds(operation, path, ids)
         while (request := redrive.request()) is not None:
             try:

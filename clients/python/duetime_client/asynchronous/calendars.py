@@ -20,11 +20,11 @@ class AsyncCalendars:
         self._transport = transport
 
     def list(self) -> AsyncIterator[Calendar]:
-        """In order of name."""
+        """List calendars by name."""
         return self._transport.items("listCalendars", _PATH, Calendar, [])
 
     async def get(self, name: str) -> Calendar:
-        """Raises ``NotFound``."""
+        """Return a calendar. Raises ``NotFound``."""
         return await self._transport.send(reading("getCalendar", _of(name), Calendar))
 
     async def put(

@@ -76,11 +76,11 @@ class AsyncDuetime:
         await self._transport.close()
 
     def timers(self, namespace: str = "default") -> AsyncTimers:
-        """The timers of a namespace. Nothing is asked for yet."""
+        """Return the timers of a namespace. Nothing is asked for yet."""
         return AsyncTimers(self._transport, namespace)
 
     def signing_secrets(self, namespace: str = "default") -> AsyncSigningSecrets:
-        """The signing secrets of a namespace. Nothing is asked for yet."""
+        """Return the signing secrets of a namespace. Nothing is asked for yet."""
         return AsyncSigningSecrets.of_namespace(self._transport, namespace)
 
     def shards(self, *, page_size: int = bodies.PAGE_ITEMS) -> AsyncIterator[Shard]:
@@ -92,11 +92,11 @@ class AsyncDuetime:
         return await self._transport.send(principal_request())
 
     async def health(self) -> Health:
-        """Whether the server, with its store, is ready. One that says that it is not is no error."""
+        """Tell whether the server, with its store, is ready. One that says that it is not is no error."""
         return await self._transport.send(health_request())
 
     async def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document of the server."""
+        """Return the OpenAPI document of the server."""
         return await self._transport.send(openapi_request())
 
     async def request(

@@ -53,7 +53,7 @@ class AsyncTenantWebhook:
         )
 
     async def get(self) -> EventWebhook:
-        """Raises ``NotFound``."""
+        """Return it. Raises ``NotFound``."""
         return await self._transport.send(reading("getEventWebhook", self._path, EventWebhook))
 
     async def delete(self, *, if_revision: int | None = None) -> None:
@@ -67,12 +67,12 @@ class AsyncTenantWebhook:
         type: EventType | str | None = None,  # noqa: A002
         page_size: int = bodies.PAGE_ITEMS,
     ) -> AsyncIterator[Delivery]:
-        """Events on their way, delivered ones and dead letters (``state=TimerState.FAILED``)."""
+        """List events on their way, delivered ones and dead letters (``state=TimerState.FAILED``)."""
         query = bodies.query(state=state, type=type, limit=page_size)
         return self._transport.items("listDeliveries", f"{self._path}/deliveries", Delivery, query)
 
     def attempts(self, delivery_id: str) -> AsyncIterator[Attempt]:
-        """The last attempts of a delivery, oldest first."""
+        """Return the last attempts of a delivery, oldest first."""
         path = f"{self._path}/deliveries/{segment('delivery_id', delivery_id)}/attempts"
         return self._transport.items("listDeliveryAttempts", path, Attempt)
 

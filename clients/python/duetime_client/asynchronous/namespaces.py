@@ -21,11 +21,11 @@ class AsyncNamespaces:
         self._transport = transport
 
     def list(self, *, page_size: int = bodies.PAGE_ITEMS) -> AsyncIterator[Namespace]:
-        """In order of name, a page at a time."""
+        """List namespaces by name, a page at a time."""
         return self._transport.items("listNamespaces", _PATH, Namespace, [("limit", str(page_size))])
 
     async def get(self, name: str) -> Namespace:
-        """Raises ``NotFound``."""
+        """Return a namespace. Raises ``NotFound``."""
         return await self._transport.send(reading("getNamespace", _of(name), Namespace))
 
     async def put(
@@ -40,7 +40,7 @@ class AsyncNamespaces:
         return await self._transport.send(request)
 
     async def pause(self, name: str, *, reason: str | None = None, if_revision: int | None = None) -> Namespace:
-        """Nothing of it is fired until it is resumed, within some seconds. Timers are created and changed as ever."""
+        """Fire nothing of it until it is resumed; this takes some seconds. Timers are created and changed as ever."""
         body = bodies.conditions(reason=reason)
         path = f"{_of(name)}/pause"
         request = changing("pauseNamespace", "POST", path, Namespace, body, if_revision=if_revision)
@@ -62,7 +62,7 @@ class AsyncNamespaces:
         return await self._transport.send(request)
 
     async def delete(self, name: str, *, force: bool = False, if_revision: int | None = None) -> NamespaceDeletion:
-        """One bounded step of its deletion: repeat it, after a second, until ``done``.
+        """Take one bounded step of its deletion: repeat it, after a second, until ``done``.
 
         ``force`` deletes its timers too. A ``Conflict`` without it where there are any. ``NotFound`` when it is gone.
         """
@@ -91,7 +91,7 @@ class AsyncSigningSecrets:
         return cls(transport, _of(namespace), operations=("createSecret", "listSecrets", "deleteSecret"))
 
     async def create(self, *, secret: str | None = None, overlap: timedelta | None = None) -> CreatedSecret:
-        """A secret, which is shown this once. The one before it stays valid for ``overlap``, a day by default.
+        """Create a secret, which is shown this once. The one before it stays valid for ``overlap``, a day by default.
 
         Where its answer was lost, ``Conflict`` (``secret_shown_once``): look at ``list`` then, and end by ``delete``
         what nobody knows.
@@ -100,7 +100,7 @@ class AsyncSigningSecrets:
         return await self._transport.send(changing(self._create, "POST", self._path, CreatedSecret, body))
 
     def list(self) -> AsyncIterator[SigningSecret]:
-        """Those that are valid, the oldest first."""
+        """List the valid secrets, the oldest first."""
         return self._transport.items(self._list, self._path, SigningSecret)
 
     async def delete(self, secret_id: str) -> None:

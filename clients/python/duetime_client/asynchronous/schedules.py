@@ -32,7 +32,7 @@ class AsyncSchedules:
         self._transport = transport
 
     async def create(self, namespace: str, schedule: NewSchedule, *, schedule_id: str | None = None) -> Schedule:
-        """A new schedule, or the one that exists with the same id and is the same.
+        """Create a new schedule, or the one that exists with the same id and is the same.
 
         Without ``schedule_id`` the client makes one, so that a request whose answer was lost can be repeated. Raises
         ``Conflict`` when there is another one with this id.
@@ -76,7 +76,7 @@ class AsyncSchedules:
         return await self._transport.send(request)
 
     async def get(self, namespace: str, schedule_id: str) -> Schedule:
-        """Raises ``NotFound``."""
+        """Return a schedule. Raises ``NotFound``."""
         return await self._transport.send(reading("getSchedule", _path(namespace, schedule_id), Schedule))
 
     def list(
@@ -88,7 +88,7 @@ class AsyncSchedules:
         page_size: int = bodies.PAGE_ITEMS,
         **filters: Unpack[ScheduleFilter],
     ) -> AsyncIterator[Schedule]:
-        """Those that all of this holds for, a page at a time, in no order that means anything."""
+        """List the schedules that match all filters, a page at a time, by shard and id."""
         query = bodies.query(state=state, calendar=calendar, **filters, limit=page_size)
         return self._transport.items("listSchedules", _path(namespace), Schedule, query)
 
@@ -150,7 +150,7 @@ class AsyncSchedules:
     async def pause(
         self, namespace: str, schedule_id: str, *, reason: str | None = None, if_revision: int | None = None
     ) -> Schedule:
-        """Nothing of it is fired until it is resumed. Raises ``Conflict`` when it has ended."""
+        """Fire nothing of it until it is resumed. Raises ``Conflict`` when it has ended."""
         path, body = f"{_path(namespace, schedule_id)}/pause", bodies.conditions(reason=reason)
         request = changing("pauseSchedule", "POST", path, Schedule, body, if_revision=if_revision)
         return await self._transport.send(request)

@@ -80,7 +80,7 @@ class AsyncServiceCalls:
         return await self._batches.send("deleteServiceCalls", path, "serviceCalls", items, is_removal=True)
 
     async def get(self, call_id: str) -> ServiceCall:
-        """Raises ``NotFound``."""
+        """Return a call. Raises ``NotFound``."""
         return await self._transport.send(reading("getServiceCall", self._of(call_id), ServiceCall))
 
     def list(
@@ -95,7 +95,7 @@ class AsyncServiceCalls:
         correlation_id: str | None = None,
         page_size: int = bodies.PAGE_ITEMS,
     ) -> AsyncIterator[ServiceCall]:
-        """Calls that all of this holds for, the newest first, without bodies, a page at a time.
+        """List the calls that match all filters, the newest first, without bodies, a page at a time.
 
         ``tags``: they have all of these. ``name``: theirs begins with it; they come in order of names then.
         """
@@ -152,7 +152,7 @@ class AsyncServiceCalls:
         return await self.update(call_id, starred=True)
 
     async def unstar(self, call_id: str) -> ServiceCall:
-        """It expires its retention after it finished: an old one at once."""
+        """Let it expire its retention after its end: an old one at once."""
         return await self.update(call_id, starred=False)
 
     async def fire(self, call_id: str, *, if_revision: int | None = None) -> ServiceCall:
@@ -200,19 +200,19 @@ class AsyncServiceCalls:
         )
 
     def executions(self, call_id: str, *, page_size: int = bodies.PAGE_ITEMS) -> AsyncIterator[Execution]:
-        """The newest first, without bodies."""
+        """List its executions, the newest first, without bodies."""
         path = f"{self._of(call_id)}/executions"
         return self._transport.items("listExecutions", path, Execution, [("limit", str(page_size))])
 
     async def execution(self, call_id: str, execution_id: str) -> Execution:
-        """What was sent and what came back."""
+        """Return what was sent and what came back."""
         path = f"{self._of(call_id)}/executions/{segment('execution_id', execution_id)}"
         return await self._transport.send(reading("getExecution", path, Execution))
 
     async def events(
         self, call_id: str, *, after: int = 0, page_size: int = bodies.PAGE_ITEMS
     ) -> AsyncIterator[CallEvent]:
-        """The events that there are by now, with a greater sequence than ``after``."""
+        """Return the events that there are by now, with a greater sequence than ``after``."""
         path = f"{self._of(call_id)}/events"
         while True:
             query = bodies.query(after=after, limit=page_size)

@@ -120,7 +120,7 @@ class AsyncTimers:
         )
 
     async def get(self, timer_id: str) -> Timer:
-        """Raises ``NotFound``."""
+        """Return a timer. Raises ``NotFound``."""
         return await self._transport.send(reading("getTimer", self._of(timer_id), Timer))
 
     async def update(
@@ -167,18 +167,18 @@ class AsyncTimers:
         page_size: int = bodies.PAGE_ITEMS,
         **filters: Unpack[TimerFilter],
     ) -> AsyncIterator[Timer]:
-        """Timers that all of this holds for, a page at a time."""
+        """List the timers that match all filters, a page at a time."""
         query = bodies.query(state=state, **filters, limit=page_size)
         return self._transport.items("listTimers", self._path, Timer, query)
 
     def dead_letters(
         self, *, page_size: int = bodies.PAGE_ITEMS, **filters: Unpack[TimerFilter]
     ) -> AsyncIterator[Timer]:
-        """Failed timers, as ``list`` has them; ``redrive_many`` puts them back."""
+        """List failed timers, as ``list`` does; ``redrive_many`` puts them back."""
         return self.list(state=TimerState.FAILED, page_size=page_size, **filters)
 
     def attempts(self, timer_id: str) -> AsyncIterator[Attempt]:
-        """The last attempts, oldest first."""
+        """Return the last attempts, oldest first."""
         return self._transport.items("listAttempts", f"{self._of(timer_id)}/attempts", Attempt)
 
     async def answer(self, timer_id: str, firing_id: str, answer: str, **given: Unpack[AnswerArguments]) -> Answered:

@@ -132,7 +132,7 @@ class AsyncTransport:
             raise self._failure(error, response.request) from error
 
     async def _answer(self, request: Request[Any], headers: Mapping[str, str], *, may_be_second: bool) -> Answer:
-        """A good one. Raises ``DuetimeError``."""
+        """Return a good response. Raises ``DuetimeError``."""
         response = await self._open(request, headers)
         try:
             answer = await self._read(response, may_be_second=may_be_second)
@@ -146,7 +146,7 @@ class AsyncTransport:
     async def _open(
         self, request: Request[Any], headers: Mapping[str, str], *, is_stream: bool = False
     ) -> httpx.Response:
-        """An answer whose head has arrived."""
+        """Return an answer whose head has arrived."""
         try:
             built = self._http.build_request(
                 request.method,

@@ -65,13 +65,13 @@ def console_files() -> dict[str, ConsoleFile]:
 
 @cache
 def files_version() -> str:
-    """The directory of the files in URLs: another one when any of them has changed."""
+    """Return the directory of the files in URLs: another one when any of them has changed."""
     return sha256("".join(file.tag for _, file in sorted(console_files().items())).encode()).hexdigest()[:16]
 
 
 @cache
 def _page() -> ConsoleFile:
-    """The page, with its links below the version."""
+    """Return the page, with its links below the version."""
     page = console_files()[PAGE]
     text = page.text.replace('="console/', f'="console/{files_version()}/')
     return replace(page, text=text, tag=sha256(text.encode()).hexdigest()[:32])

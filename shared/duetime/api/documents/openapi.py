@@ -114,7 +114,7 @@ def _tag(route: Route) -> str:
 
 
 def _description(route: Route) -> str:
-    """The docstring of the endpoint."""
+    """Return the docstring of the endpoint."""
     return (inspect.getdoc(route.endpoint) or route.summary).replace("``", "`")
 
 

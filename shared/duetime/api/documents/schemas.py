@@ -111,7 +111,7 @@ def _has_examples(schema: Json) -> bool:
 
 
 def _fits(example: Any, schema: Json) -> bool:
-    """Whether ``example`` is a value of ``schema``, as far as schemas of members go."""
+    """Tell whether ``example`` is a value of ``schema``, as far as schemas of members go."""
     for one in schema.get("anyOf", [schema]):
         if "enum" in one or "const" in one or "$ref" in one:
             continue

@@ -38,7 +38,7 @@ def each_item(
     act: Callable[[list[WantedT]], list[ResultT | DuetimeError]],
     respond: Callable[[str | None, ResultT | DuetimeError], ItemT],
 ) -> list[ItemT]:
-    """A response per item: of what ``act`` came to for those that can be read, and of the fault of each other.
+    """Return a response per item: of what ``act`` came to for those that can be read, and of the fault of each other.
 
     ``read`` gives the id of an item too, or another word that no two may share; None: there is none.
     """

@@ -37,7 +37,7 @@ class Cors:
         return {"access-control-allow-origin": origin, "access-control-expose-headers": _EXPOSED, **varies}
 
     def preflight(self, method: str, headers: Mapping[str, str]) -> dict[str, str] | None:
-        """The headers of the 204 for a browser that asks before it sends a page's request; None for all else.
+        """Return the headers of the 204 for a browser that asks before it sends a page's request; None for all else.
 
         ``headers``: of the request, by names in lower case. Nobody looks at the path: the request itself is answered.
         """

@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 
 def given_key(request: Request) -> str | None:
-    """The key in the header, bare or as a structured string in quotes. Raises ``InvalidInput``."""
+    """Return the key in the header, bare or as a structured string in quotes. Raises ``InvalidInput``."""
     header = request.header(IDEMPOTENCY_KEY.lower())
     if header is None:
         return None
@@ -111,7 +111,7 @@ def carried_out_once(
     now: datetime,
     claim_id: str,
 ) -> Reply:
-    """The response of ``act``, now or the first time. Raises what it raises, and the errors of reused keys.
+    """Return the response of ``act``, now or the first time. Raises what it raises, and the errors of reused keys.
 
     ``act`` gets a maker of ids that makes the same ones whenever it is called for this key, and the time of the first
     claim. ``claim_id`` is new.

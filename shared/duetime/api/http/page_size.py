@@ -40,7 +40,7 @@ def page_reply(
 
 
 def _fitting(sizes: list[int]) -> int:
-    """How many of the items with these sizes make a page of allowed size; at least one."""
+    """Return how many of the items with these sizes make a page of allowed size; at least one."""
     total = 0
     for count, size in enumerate(sizes):
         total += size

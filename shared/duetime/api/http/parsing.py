@@ -74,7 +74,7 @@ def read_batch(request: Request, shape: Shape, *beside: str) -> tuple[list[Any],
 
 
 def read_query(model: type[ModelT], request: Request, *, lists: Collection[str] = ()) -> ModelT:
-    """The query string as ``model``. Raises ``InvalidFields`` for unknown, repeated and malformed parameters.
+    """Return the query string as ``model``. Raises ``InvalidFields`` for unknown, repeated and malformed parameters.
 
     ``lists`` are the parameters that may be repeated: their value is the list of all that were given.
     """
@@ -108,7 +108,7 @@ def validate(model: type[ModelT], found: RawObject) -> ModelT:
 
 
 def _joined(found: RawObject) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """The members of ``found``, with those of the objects in it, and the faults of all of them."""
+    """Return the members of ``found``, with those of the objects in it, and the faults of all of them."""
     if not found.objects:
         return found.members, found.faults
     members, faults = dict(found.members), list(found.faults)
@@ -128,7 +128,7 @@ def _field_error(detail: ErrorDetails) -> FieldError:
 
 
 def after(now: datetime, delay_seconds: float, field: str = "delay") -> datetime:
-    """The due time that a delay leads to, never earlier than the delay by rounding."""
+    """Return the due time that a delay leads to, never earlier than the delay by rounding."""
     try:
         return check_range(round_up(now + timedelta(seconds=delay_seconds)))
     except (OverflowError, ValueError):

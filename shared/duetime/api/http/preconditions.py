@@ -38,7 +38,7 @@ class EntityTags:
         return self.match_strongly(revision) or str(revision) in self.weak
 
     def match_text(self, tag: str) -> bool:
-        """Whether a tag that is no revision matches in a weak comparison."""
+        """Tell whether a tag that is no revision matches in a weak comparison."""
         return self.is_any or tag in self.strong or tag in self.weak
 
     def single_revision(self) -> int | None:
@@ -78,7 +78,7 @@ def not_modified(request: Request, revision: int) -> Reply | None:
 
 
 def _entity_tags(request: Request, name: str) -> EntityTags | None:
-    """The tags of a header; None when it is not there. Raises ``InvalidInput`` when it is malformed."""
+    """Return the tags of a header; None when it is not there. Raises ``InvalidInput`` when it is malformed."""
     value = request.header(name.lower())
     if value is None:
         return None

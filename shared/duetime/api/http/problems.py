@@ -119,7 +119,7 @@ class Problem(ResponseModel):
 
 
 def problem(error: Exception) -> Problem:
-    """The problem object. An error that is not ours to explain tells nothing of the inside."""
+    """Return the problem object. An error that is not ours to explain tells nothing of the inside."""
     status, title = _kind(error)
     is_known = status != _INTERNAL[0] and isinstance(error, DuetimeError)
     code = error.code if isinstance(error, DuetimeError) else DuetimeError.code

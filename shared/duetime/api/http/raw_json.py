@@ -114,7 +114,7 @@ def decode_unique(text: str) -> Any:
 
 
 def _read_members(text: str, start: int, shape: Shape, has_surrogates: bool) -> tuple[RawObject, int]:
-    """The object that begins at ``start`` and the index after it."""
+    """Return the object that begins at ``start`` and the index after it."""
     members: dict[str, Any] = {}
     faults: list[tuple[str, str]] = []
     opaque, items, objects = shape.opaque, shape.items, shape.objects
@@ -149,12 +149,12 @@ def _read_members(text: str, start: int, shape: Shape, has_surrogates: bool) -> 
 
 
 def _is_read_apart(name: str, value: Any, items: str | None) -> bool:
-    """Whether the faults inside a member are found where its objects are read."""
+    """Tell whether the faults inside a member are found where its objects are read."""
     return name == items or isinstance(value, RawObject)
 
 
 def _read_items(text: str, start: int, shape: Shape, has_surrogates: bool) -> tuple[list[Any], int]:
-    """The array that begins at ``start`` and the index after it."""
+    """Return the array that begins at ``start`` and the index after it."""
     items: list[Any] = []
     index = _after_space(text, start + 1)
     if text.startswith("]", index):

@@ -44,7 +44,7 @@ class Request:
         return self.headers.get(name)
 
     def text(self, *, limit_bytes: int) -> str:
-        """The body; empty when there is none. Raises ``PayloadTooLarge`` or ``InvalidInput`` (not UTF-8)."""
+        """Return the body; empty when there is none. Raises ``PayloadTooLarge`` or ``InvalidInput`` (not UTF-8)."""
         if self.body_is_base64:
             # Four characters carry three bytes: what is too large is not even decoded.
             if len(self.body) > 4 * (limit_bytes // 3 + 1):
@@ -60,7 +60,7 @@ class Request:
         return text
 
     def json_text(self, *, limit_bytes: int) -> str:
-        """The body, which must be declared as JSON, or not declared at all."""
+        """Return the body, which must be declared as JSON, or not declared at all."""
         coding = self.headers.get("content-encoding", "").strip().lower()
         if self.body and coding not in ("", "identity"):
             raise UnsupportedMediaType("the body must be sent as it is, without a Content-Encoding")
@@ -80,7 +80,7 @@ class Reply:
 
 
 def read_request(event: Mapping[str, Any], *, new_id: Callable[[], str]) -> Request:
-    """The request in an event; ``new_id`` is used when it brings no request id of its own."""
+    """Return the request in an event; ``new_id`` is used when it brings no request id of its own."""
     context = event["requestContext"]
     headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
     asked_id = headers.get("x-request-id", "")
@@ -106,7 +106,7 @@ def _without_stage(path: str, stage: str | None) -> str:
 
 
 def utf8_length(text: str) -> int:
-    """The bytes that ``text`` has in UTF-8. ``InvalidInput`` when it has no UTF-8 form (lone surrogates)."""
+    """Return the bytes that ``text`` has in UTF-8. ``InvalidInput`` when it has no UTF-8 form (lone surrogates)."""
     if text.isascii():
         return len(text)
     try:

@@ -206,7 +206,7 @@ Cursor = Annotated[str, Field(min_length=1, max_length=MAX_CURSOR_CHARACTERS)]
 
 
 def json_name(name: str) -> str:
-    """The name of a field in JSON: camelCase, without how the value is kept (``_json``: as text, ``_ms``)."""
+    """Return the name of a field in JSON: camelCase, without how the value is kept (``_json``: as text, ``_ms``)."""
     return to_camel(name.removesuffix("_json").removesuffix("_ms"))
 
 
@@ -256,7 +256,7 @@ class PagedBody(RequestModel):
 def shape_of(
     model: type[RequestModel], *, items: str | None = None, objects: dict[str, Shape] | None = None
 ) -> Shape:
-    """How the JSON of ``model`` is read: a field named ``..._json`` stays the text that it was."""
+    """Return how the JSON of ``model`` is read: a field named ``..._json`` stays the text that it was."""
     named = model.model_fields.items()
     opaque = frozenset(field.alias or name for name, field in named if name.endswith("_json"))
     return Shape(opaque=opaque, items=items, objects=objects or {})

@@ -110,12 +110,12 @@ class Route:
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
-        """The names of the parameters of the path, in order."""
+        """Return the names of the parameters of the path, in order."""
         return tuple(PARAMETER.findall(self.path))
 
     @cached_property
     def is_keyed(self) -> bool:
-        """Whether requests may carry an ``Idempotency-Key``."""
+        """Tell whether requests may carry an ``Idempotency-Key``."""
         return self.method in KEYED_METHODS and self.keeps is not Keeps.NOTHING
 
     @cached_property
@@ -138,7 +138,7 @@ class Route:
 
 
 def routes_of(*modules: ModuleType) -> tuple[Route, ...]:
-    """The routes that ``modules`` define, in order."""
+    """Return the routes that ``modules`` define, in order."""
     return tuple(each for module in modules for each in vars(module).values() if isinstance(each, Route))
 
 

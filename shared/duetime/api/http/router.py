@@ -58,7 +58,7 @@ class Router:
 
 
 def routable(path: str) -> str:
-    """A decoded path as one that routes can be matched with: every segment percent-encoded.
+    """Return a decoded path as one that routes can be matched with: every segment percent-encoded.
 
     What follows ``/timers/`` or ``/schedules/`` is one segment, up to the name of something that it has or that is
     done with it: any other '/' there can only have been part of an id.
@@ -70,7 +70,7 @@ def routable(path: str) -> str:
 
 
 def read_id(segment: str) -> str:
-    """The id that a decoded path segment spells. Raises ``InvalidInput``."""
+    """Return the id that a decoded path segment spells. Raises ``InvalidInput``."""
     if not segment.startswith(SAFE_PREFIX):
         return segment
     encoded = segment[len(SAFE_PREFIX) :]

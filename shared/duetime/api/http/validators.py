@@ -52,7 +52,7 @@ _TEXT = re.compile(TEXT_PATTERN)
 
 
 def at(path: str, message: str) -> PydanticCustomError:
-    """A fault inside a field: ``path`` is what comes after the field's own name, e.g. ``.maxAttempts``."""
+    """Return a fault inside a field: ``path`` is what comes after the field's own name, e.g. ``.maxAttempts``."""
     return PydanticCustomError("duetime", "{message}", {"message": message, "path": path})
 
 
@@ -61,7 +61,7 @@ def instant(value: Any) -> datetime:
 
 
 def local_time(value: Any) -> datetime:
-    """A local time, which has no zone: ``2027-03-28T09:00``, or with seconds."""
+    """Return a local time, which has no zone: ``2027-03-28T09:00``, or with seconds."""
     text = value if isinstance(value, str) else ""
     if _LOCAL_TIME.fullmatch(text) is None:
         raise ValueError("must be a date and a time without an offset, like 2027-03-28T09:00")
@@ -72,7 +72,7 @@ def local_time(value: Any) -> datetime:
 
 
 def whole_number(least: int, most: int) -> Callable[[Any], int]:
-    """A number in a query string: digits and nothing else."""
+    """Return a number in a query string: digits and nothing else."""
 
     def read(value: Any) -> int:
         if not (isinstance(value, str) and _DIGITS.fullmatch(value) and least <= int(value) <= most):
@@ -94,7 +94,7 @@ def overlap_seconds(value: Any) -> float:
 
 
 def key_seconds(value: Any) -> float:
-    """How long an API key is to be valid."""
+    """Return how long an API key is to be valid."""
     seconds = parse_duration(value)
     if not 0 < seconds <= MAX_KEY_SECONDS:
         raise ValueError(f"must be more than 0 and at most {MAX_KEY_SECONDS / 86_400:.0f} days")
@@ -104,7 +104,7 @@ def key_seconds(value: Any) -> float:
 # Timers of one kind have the same URL, headers and policy again and again.
 @lru_cache(maxsize=_CACHED_CHECKS)
 def callback_url(value: str) -> str:
-    """An absolute http or https URL that every client reads alike. The egress policy judges where it leads."""
+    """Return an absolute http or https URL that every client reads alike. The egress policy judges where it leads."""
     if len(value) > MAX_URL_CHARACTERS:
         raise ValueError(f"must have at most {MAX_URL_CHARACTERS} characters")
     if _URL.fullmatch(value) is not None:
@@ -160,7 +160,7 @@ def _header_problem(name: str, content: Any, seen: set[str], is_reserved: Callab
 
 
 def retry_policy(json_text: str) -> str:
-    """A policy that only says when attempts are repeated."""
+    """Return a policy that only says when attempts are repeated."""
     if (url := _checked_retry_policy(json_text).escalate_url) is not None:
         name = ".escalateTarget" if is_arn(url) else ".escalateUrl"
         raise at(name, "is for the policies of timers and schedules: events tell of other failures")

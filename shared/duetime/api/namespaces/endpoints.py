@@ -75,7 +75,7 @@ def put_namespace(services: Services, request: Request, *, namespace: str) -> Re
 
 
 def _given_settings(body: NamespaceBody) -> dict[str, Any]:
-    """The fields of ``NamespaceSettings`` that ``body`` has, with their values."""
+    """Return the fields of ``NamespaceSettings`` that ``body`` has, with their values."""
     given = {name: getattr(body, name) for name in body.model_fields_set if name in _SETTINGS}
     rate = given.get("rate_limit_per_second")
     return given if rate is None else given | {"rate_limit_per_second": float(rate)}

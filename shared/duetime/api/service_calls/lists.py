@@ -149,7 +149,7 @@ def list_events(services: Services, request: Request, *, tenant: str, service_ca
 
 
 def is_complete(call: ServiceCall, events: Sequence[CallEvent]) -> bool:
-    """Whether ``call`` has finished and nothing follows ``events``, which were read after it.
+    """Tell whether ``call`` has finished and nothing follows ``events``, which were read after it.
 
     Events that came since then are not counted in the call. Where there are none, those that are not there any more
     (published events are pruned before their call expires) are not waited for.

@@ -64,7 +64,7 @@ def read_submission(
     now: datetime,
     is_one_of_many: bool = False,
 ) -> Submission:
-    """The submission that ``found`` and the headers of ``request`` describe.
+    """Return the submission that ``found`` and the headers of ``request`` describe.
 
     The header ``Idempotency-Key`` is the key of a single one. Of many it is that of the request, and those without a
     key of their own get one from ``new_id``, which makes the same ids when the request is repeated.
@@ -186,7 +186,7 @@ def _due(due_at: datetime | None, delay_seconds: float | None, now: datetime) ->
 
 
 def _idempotency_key(request: Request, given: str | None) -> str | None:
-    """The key in the body, or in the header."""
+    """Return the key in the body, or in the header."""
     header = given_key(request)
     if header is None:
         return given

@@ -28,14 +28,14 @@ def headers(value: str) -> str:
 
 
 def flag(value: Any) -> bool:
-    """A boolean in a query string."""
+    """Return a boolean in a query string."""
     if value not in _FLAGS:
         raise ValueError("must be true or false")
     return _FLAGS[value]
 
 
 def sequence(value: Any) -> int:
-    """The sequence number of an event, or 0, in a query string or a header."""
+    """Return the sequence number of an event, or 0, in a query string or a header."""
     if not (isinstance(value, str) and re.fullmatch(r"[0-9]{1,15}", value)):
         raise ValueError("must be a whole number from 0")
     return int(value)

@@ -169,7 +169,7 @@ def _acted(services: Services, request: Request, namespace: str, segment: str, a
 
 
 def read_address(services: Services, request: Request, namespace: str, segment: str) -> tuple[Namespace, str]:
-    """The namespace and the timer id that a path names. Raises ``NamespaceNotFound`` and ``InvalidInput``."""
+    """Return the namespace and the timer id that a path names. Raises ``NamespaceNotFound`` and ``InvalidInput``."""
     space = services.namespaces.get(namespace, request.principal)
     return space, check_id(space, read_id(segment))
 

@@ -67,7 +67,7 @@ def read_timer(
     now: datetime,
     spread_ms: int = 0,
 ) -> Timer:
-    """The first revision of the timer that ``found`` describes.
+    """Return the first revision of the timer that ``found`` describes.
 
     ``timer_id`` is the one in the path, which a body may only repeat; without it the body's counts, or else a
     new one is made. It is due later by its part of ``spread_ms``. Raises ``InvalidInput`` (all faults at once) and
@@ -143,7 +143,7 @@ def target_content(given: CallbackFields) -> dict[str, Any]:
 
 
 def read_change(found: RawObject, context: ApiContext, *, now: datetime) -> TimerChange:
-    """The change that a merge patch asks for; nothing is set when it is empty."""
+    """Return the change that a merge patch asks for; nothing is set when it is empty."""
     check_payload_size(found)
     patch = validate(TimerPatch, found)
     given = patch.model_fields_set

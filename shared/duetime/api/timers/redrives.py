@@ -40,7 +40,7 @@ def redrive_timers(services: Services, request: Request, *, namespace: str) -> R
 
 
 def redrive_within(services: Services, request: Request, space: Namespace) -> Reply:
-    """The same for a namespace that the caller has found."""
+    """Return the same for a namespace that the caller has found."""
     found = read_body(request, PLAIN_SHAPE, is_optional=True)
     body = validate(RedriveBody, found)
     if body.ids is None:

@@ -142,7 +142,7 @@ def _by_minute(stack: Stack, start: datetime, end: datetime, metrics: list[Metri
 
 
 def check_pollers(stack: Stack, now: datetime) -> Iterator[Finding]:
-    """Whether they are started, and tell of themselves."""
+    """Check that pollers are started, and that they report."""
     if stack.parameters.get("ScheduleState") == "DISABLED":
         yield _advice(
             "ScheduleState is DISABLED: no pollers are started", "Run a worker (docs/cost.md), or enable it"
@@ -270,7 +270,7 @@ def check_tables(stack: Stack, now: datetime) -> Iterator[Finding]:  # noqa: ARG
 
 
 def check_concurrency(stack: Stack, now: datetime) -> Iterator[Finding]:  # noqa: ARG001
-    """Whether pollers can always start."""
+    """Check that pollers can always start."""
     quota = stack.ask("lambda", "get_account_settings")["AccountLimit"]
     if quota["ConcurrentExecutions"] <= SMALL_QUOTA:
         yield _advice(

@@ -255,7 +255,7 @@ class CallStore(CallLists):
         return [_readable(row, now) for row in rows]
 
     def find_by_idempotency_key(self, tenant_id: str, key: str, *, now: datetime) -> ServiceCall | None:
-        """The call that was submitted with ``key``; strongly consistent."""
+        """Return the call that was submitted with ``key``; strongly consistent."""
         return _readable(self._of_idempotency_key(tenant_id, key), now)
 
     def get_execution(self, tenant_id: str, call_id: str, execution_id: str) -> Execution | None:
@@ -266,7 +266,7 @@ class CallStore(CallLists):
     def list_executions(
         self, tenant_id: str, call_id: str, *, cursor: str | None, limit: int, with_bodies: bool = True
     ) -> Page[Execution]:
-        """The newest first. A cursor of another call is an ``InvalidCursor``.
+        """Return the newest first. A cursor of another call is an ``InvalidCursor``.
 
         ``with_bodies`` False: neither the bodies that were sent nor those that came back are read, only their sizes.
         One execution may have 128 KiB of them.

@@ -62,7 +62,7 @@ class Catalogue:
     def create_namespace(
         self, name: str, *, num_shards: int, dedicated: bool, now: datetime, tenant_id: str = DEFAULT_TENANT
     ) -> tuple[Namespace, bool]:
-        """The namespace and whether this call made it. Idempotent.
+        """Return the namespace and whether this call made it. Idempotent.
 
         Shared namespaces have ``first_shard`` 0; a dedicated one gets a range of its own that never overlaps
         another. ``name`` may be internal (``domain.tenants.internal_namespace``). Raises ``NamespaceConflict`` when

@@ -37,7 +37,7 @@ class ScheduleStore:
         self._backend = backend
 
     def history(self, schedule: Timer, *, limit: int) -> list[OccurrenceRecord]:
-        """The last lines, the latest first: up to ``limit``, of the ``KEPT_OCCURRENCES`` that are kept.
+        """Return the last lines, the latest first: up to ``limit``, of the ``KEPT_OCCURRENCES`` that are kept.
 
         Lines that cannot be read are left out.
         """

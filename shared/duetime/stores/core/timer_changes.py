@@ -131,7 +131,7 @@ class TimerChanges:
         )
 
     def get(self, namespace: Namespace, timer_id: str, *, now: datetime) -> Timer | None:
-        """The timer as it is stored now, strongly consistent; None when there is none."""
+        """Return the timer as it is stored now, strongly consistent; None when there is none."""
         (row,) = find(self._backend, TIMER, [keys_of(namespace, timer_id, now)])
         return present(row, now)
 

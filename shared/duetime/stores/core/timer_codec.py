@@ -329,7 +329,7 @@ _CLEARED: dict[str, Any] = {"firing_id": "", "attempts": 0}
 
 
 def _damaged(timer: Timer) -> list[str]:
-    """The names of the fields that are damaged."""
+    """Return the names of the fields that are damaged."""
     content = timer.content
     damaged: list[str] = []
     texts = (

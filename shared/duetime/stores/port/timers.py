@@ -103,7 +103,7 @@ class TimerFilter:
     is_of_schedule: bool | None = None
 
     def fits(self, timer: Timer) -> bool:
-        """Whether ``timer`` passes; stores say the same in their own words."""
+        """Tell whether ``timer`` passes; stores say the same in their own words."""
         reason = None if timer.failure is None else timer.failure.reason
         return (
             (self.state is None or timer.state is self.state)
