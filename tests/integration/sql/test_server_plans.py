@@ -116,13 +116,16 @@ def test_hot_statements_search_by_index_in_one_partition(filled: SqlStore, singl
     assert not problems, "\n".join(problems)
 
 
-def test_outcomes_find_their_rows_by_a_whole_key_while_there_are_no_statistics(
-    server_store: SqlStore, single: Namespace
+@pytest.mark.parametrize(("number", "is_analysed"), [(3, True), (300, False)])
+def test_outcomes_find_their_rows_by_a_whole_key_while_the_table_is_small(
+    server_store: SqlStore, single: Namespace, number: int, is_analysed: bool
 ) -> None:
-    """PostgreSQL keeps what it plans while the table is small."""
+    """PostgreSQL keeps to that plan as the table grows."""
     if server_store.database.engine.dialect.name != "postgresql":
         pytest.skip("only PostgreSQL keeps its plans")
-    server_store.timers.put(make_timers(single, 300), mode=PutMode.CREATE, now=NOW)
+    server_store.timers.put(make_timers(single, number), mode=PutMode.CREATE, now=NOW)
+    if is_analysed:
+        analyse(server_store, ["timers"])
 
     found = plans(server_store, ["timers"], partial(record, server_store, single))
 

@@ -178,17 +178,15 @@ class TimerMapping(Mapping):
 
     def is_implied_by(self, conditions: Iterable[Condition]) -> list[sa.ColumnElement[bool]]:
         """An end alone does not make a timer a finished one: damage may have put it into a waiting one's row."""
-        names = {each.name for each in conditions}
-        if "timer_expires_at" in names:
-            return [self.table.c.row_type == constant(RowType.FINISHED)]
-        return [self.table.c.row_type == constant(RowType.TIMER)] if "timer_execute_at" in names else []
+        has_end = any(each.name == "timer_expires_at" for each in conditions)
+        return [self.table.c.row_type == constant(RowType.FINISHED)] if has_end else []
 
     def key_names(self, conditions: Iterable[Condition], *, by_all_keys: bool = False) -> tuple[str, ...]:
         names = {each.name for each in conditions}
         if "timer_uuid" in names:  # it tells the row, whose id may be damaged
-            return ("shard_id",)
+            return "shard_id", "row_type"
         if "timer_execute_at" in names:  # with it the primary key: one step
-            return (*_LOOKUP, "timer_uuid") if by_all_keys else ("shard_id", "timer_uuid")
+            return (*_LOOKUP, "row_type", "timer_uuid") if by_all_keys else ("shard_id", "row_type", "timer_uuid")
         return _LOOKUP
 
     def key_reader(self, names: tuple[str, ...]) -> Callable[[Key], tuple[Any, ...]]:
@@ -207,11 +205,17 @@ class TimerMapping(Mapping):
 
 
 _LOOKUP = ("timer_namespace", "shard_id", "timer_id")
+_WAITS = RowType.TIMER.value
+"""A value of the key, and no constant of the statement: where PostgreSQL takes timers that wait to be few, it would
+go through all of them, and look each up among the given rows."""
 _FOUND_BY: dict[tuple[str, ...], Callable[[Key], tuple[Any, ...]]] = {
     _LOOKUP: itemgetter(1, 0, 2),
-    ("shard_id",): lambda key: key[:1],
-    ("shard_id", "timer_uuid"): lambda key: (key[0], timer_uuid_bytes(key[1], key[2])),
-    (*_LOOKUP, "timer_uuid"): lambda key: (key[1], key[0], key[2], timer_uuid_bytes(key[1], key[2])),
+    ("shard_id", "row_type"): lambda key: (key[0], _WAITS),
+    ("shard_id", "row_type", "timer_uuid"): lambda key: (key[0], _WAITS, timer_uuid_bytes(key[1], key[2])),
+    (*_LOOKUP, "row_type", "timer_uuid"): lambda key: (
+        *(key[1], key[0], key[2], _WAITS),
+        timer_uuid_bytes(key[1], key[2]),
+    ),
 }
 """By ``key_names``: from a key to their values."""
 
