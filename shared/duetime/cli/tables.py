@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from duetime_client import ChangedSchedules, MovedTimers
 
 _MAX_CELL = 100
-_MIN_CELL = 8
+_MIN_CELL = 10
+"""As long as a state."""
+_MIN_TIME = len("2026-12-20T15:30Z")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 Columns = Mapping[str, Any]
@@ -38,16 +40,17 @@ def show_items(items: Iterable[Any], columns: Columns, *, as_json: bool, limit: 
 
 
 def show_table(rows: Sequence[Sequence[str]]) -> None:
-    """Print ``rows``. On a terminal the widest columns are cut until a row fits into a line."""
+    """Print ``rows``. On a terminal the widest columns are cut until a row fits into a line, or says too little."""
     columns = list(zip(*rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     room = _terminal_width()
-    # Identifiers are copied from the first column, so it is never cut; times only where nothing else is left to cut.
+    # Identifiers are copied from the first column, so it is never cut; times only where nothing else is left to cut,
+    # and then to the second or the minute.
     times = {at for at, column in enumerate(columns) if any(map(_TIME.fullmatch, column))}
-    for candidates in (set(range(1, len(widths))) - times, times):
+    for candidates, least in ((set(range(1, len(widths))) - times, _MIN_CELL), (times - {0}, _MIN_TIME)):
         while room is not None and sum(widths) + 2 * (len(widths) - 1) > room:
             widest = max(candidates, key=lambda at: widths[at], default=0)
-            if widths[widest] <= _MIN_CELL or widest == 0:
+            if widths[widest] <= least or widest == 0:
                 break
             widths[widest] -= 1
     for row in rows:
@@ -111,7 +114,11 @@ def _cell(value: object) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 3] + "..."
+    if len(text) <= width:
+        return text
+    if _TIME.fullmatch(text):
+        return f"{text[:19] if width > _MIN_TIME + 2 else text[:16]}Z"
+    return text[: width - 3] + "..."
 
 
 def _terminal_width() -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -192,3 +193,26 @@ def test_a_table_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypat
     assert max(map(len, lines)) == 80
     assert lines[1].startswith(f"{'a' * 24}  {at}  nnn")
     assert lines[1].endswith("mmm...")
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (90, "{id}  Cancelled  2026-11-29T08:19:22.206Z  Network"),
+        (80, "{id}  Cancelled  2026-11-29T08:19:22Z  Network"),
+        (60, "{id}  Cancelled  2026-11-29T08:19Z  Network"),
+    ],
+)
+def test_where_there_is_little_room_a_table_still_says_what_and_when(
+    columns: int, shown: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timer_id = "0193e5a1-7c00-7abc-8def-0123456789ab"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((columns, 24)))
+
+    tables.show_table(
+        [("ID", "STATE", "AT", "REASON"), (timer_id, "Cancelled", "2026-11-29T08:19:22.206Z", "Network")]
+    )
+
+    line = capsys.readouterr().out.splitlines()[1]
+    assert re.sub(" {3,}", "  ", line) == shown.format(id=timer_id)
