@@ -16,8 +16,10 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.sql import visitors
 
 from duetime.stores.backends.sql.prepared import Prepared, Values
+from duetime.stores.backends.sql.tables import given_count
 
 S = TypeVar("S", bound=sa.ClauseElement)
+_COUNT = "given_count"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -30,13 +32,14 @@ class PreparedForRows(Prepared):
     ) -> None:
         super().__init__(statement, dialect, places)
         self._taken = sorted(set(places.values()))
-        self._of_rows = Prepared(of_rows, dialect, {_column(place): at for at, place in enumerate(self._taken)})
+        names = [*map(_column, self._taken), _COUNT]
+        self._of_rows = Prepared(of_rows, dialect, {name: at for at, name in enumerate(names)})
 
     def many(self, connection: sa.Connection, rows: list[Values]) -> int:
         if len(rows) < 2:
             return super().many(connection, rows)
         columns = list(zip(*rows, strict=True))
-        return self._of_rows.count(connection, *(_array(columns[place]) for place in self._taken))
+        return self._of_rows.count(connection, *(_array(columns[place]) for place in self._taken), len(rows))
 
 
 def taken_from_rows(statement: S, places: Mapping[str, int]) -> S:
@@ -51,7 +54,9 @@ def taken_from_rows(statement: S, places: Mapping[str, int]) -> S:
     }
     arrays = [sa.bindparam(_column(place), type_=ARRAY(type_)) for place, type_ in types.items()]
     columns = [sa.column(_column(place), type_) for place, type_ in types.items()]
-    rows = sa.func.unnest(*arrays).table_valued(*columns).render_derived(name="given_rows")
+    made = sa.func.unnest(*arrays).table_valued(*columns).render_derived(name="arrays")
+    # With a limit that it does not know, the planner expects one row. It would join ten with a whole small table.
+    rows = sa.select(made).limit(given_count(_COUNT)).subquery("given_rows")
 
     def replaced(element: Any, **_: Any) -> Any:
         is_given = isinstance(element, sa.BindParameter) and element.key in places
