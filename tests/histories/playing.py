@@ -133,7 +133,7 @@ class _Player:
         own_clock, faults = SkewedClock(self._clock, 0.0), Faults(self._clock)
         store = FaultyStore(TimedStore(self._store, self._clock), faults)
         poller = make_poller(
-            store,  # type: ignore[arg-type]
+            store,
             RequestSender(answer=self._respond),
             self._clock,
             worker_id=f"worker-{next(self._names)}",

@@ -169,7 +169,7 @@ class _Model:
         limited = Overlay(store, timers=Overlay(store.timers, record=self._table.record))
         self._pollers = {
             make_poller(
-                limited,  # type: ignore[arg-type]
+                limited,
                 _Callbacks(self._clock, limits, self.found),
                 self._clock,
                 worker_id=f"poller-{number}",

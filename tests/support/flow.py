@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from duetime.engine.delivery import Attempt
 from duetime.engine.flow.control import FlowControl
 from duetime.engine.flow.queues import BreakerState, HostSignal
@@ -15,10 +17,10 @@ SHARD = make_shard()
 class FlowSubject:
     """Host names stand for whole origins."""
 
-    def __init__(self, **settings: float) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.given_up: list[str] = []
         self.now = 0.0
-        self.settings = EngineSettings(**settings)  # type: ignore[arg-type]
+        self.settings = EngineSettings(**settings)
         self.flow = FlowControl(self.settings, random=lambda: 0.5, give_up=self._give_up)
         self.number = 0
         self.in_flight: dict[QueueKey, list[Attempt]] = {}

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from duetime.domain.errors import StoreUnavailable
 
 T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from duetime.stores.core.store import Store as _StandsForStore
+else:
+    _StandsForStore = object  # whose attributes are no obstacle to ``__getattr__``
+
 PARTS = ("timers", "schedules", "leases", "catalogue", "calls", "outbox", "transfer")
 
 
-class Overlay:
+class Overlay(_StandsForStore):
     """``target``, but for what is given."""
 
     def __init__(self, target: Any, **given: Any) -> None:
@@ -30,7 +36,7 @@ def overlaid(target: T, **given: Any) -> T:
     return has_all
 
 
-class Intercepted:
+class Intercepted(_StandsForStore):
     """``store``, whose operations are called as ``call(name, operation, *arguments, **named)``.
 
     ``name`` is that of a part and its operation, as in ``timers.put``; an operation of the store's own has its name

@@ -58,7 +58,7 @@ def test_without_a_key_nothing_is_answered(world: TenantWorld) -> None:
 
 
 def test_a_store_that_does_not_answer_lets_nobody_in(world: TenantWorld) -> None:
-    away: Any = Overlay(world.store, catalogue=Overlay(world.store.catalogue, get_api_key=_away))
+    away = Overlay(world.store, catalogue=Overlay(world.store.catalogue, get_api_key=_away))
     context = context_for(away, world.clock)
     authenticator = KeyAuthenticator(away.catalogue, world.clock, cache_seconds=0)
     handler = build_handler(replace(context, authenticate=authenticator))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from duetime.app.in_parts import AT_ONCE, BUDGET_SECONDS
 from duetime.domain.call_steps import Transition
 from duetime.domain.errors import CallUnreadable, StoreError, StoreUnavailable
-from duetime.stores.core.store import Store
 from duetime.stores.port.calls import ApplyStatus, CallRef
 from tests.support.call_api import BODY, OTHER, CallWorld, call_world_over
 from tests.support.http import Answer, outcomes
@@ -29,7 +28,7 @@ def submit(calls: CallWorld, *items: Any, **more: Any) -> list[str | None]:
 
 def over(world: CallWorld, **parts: Any) -> CallWorld:
     """The same with some parts of the store in front of it."""
-    return call_world_over(cast("Store", Overlay(world.store, **parts)), clock=world.clock)
+    return call_world_over(Overlay(world.store, **parts), clock=world.clock)
 
 
 class TestSubmit:

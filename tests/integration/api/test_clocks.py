@@ -24,7 +24,7 @@ class WrongMachine:
         self.own = SkewedClock(world.clock, ahead_seconds)
         self.store = TimedStore(world.store, world.clock)
         context = api_context(
-            self.store,  # type: ignore[arg-type]
+            self.store,
             ApiTuning(),
             StoreClock(self.store, self.own),
             secret_box=None,

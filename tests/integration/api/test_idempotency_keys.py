@@ -178,7 +178,7 @@ class TestWhenSomethingGoesWrong:
                 operation(*arguments, **more)
             raise StoreUnavailable("not now")
 
-        store: Any = Intercepted(world.store, operate)
+        store = Intercepted(world.store, operate)
         return Api(build_handler(context_for(store, world.clock, secret_box=world.secret_box)))
 
     def test_what_failed_before_its_effect_is_carried_out_next(self, world: World) -> None:
@@ -270,7 +270,7 @@ class TestWhenSomethingGoesWrong:
             return put(*arguments, **more)
 
         catalogue = Overlay(world.store.catalogue, put_idempotency_record=put_once)
-        store: Any = Overlay(world.store, catalogue=catalogue)
+        store = Overlay(world.store, catalogue=catalogue)
         api = Api(build_handler(context_for(store, world.clock)))
         assert create(api).status == 201
         assert "idempotency.unrecorded" in [getattr(record, "action", "") for record in caplog.records]

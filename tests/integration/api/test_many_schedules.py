@@ -263,7 +263,7 @@ def test_a_schedule_with_very_many_finished_backfills_is_deleted_where_the_last_
             world.clock.advance(BUDGET_SECONDS / 2)
         return result
 
-    store: Any = Intercepted(world.store, slowly)
+    store = Intercepted(world.store, slowly)
     api = Api(build_handler(context_for(store, world.clock)))
     statuses = [api.call("DELETE", f"{PATH}/s1").status for _ in range(3)]
 

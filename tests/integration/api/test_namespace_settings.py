@@ -127,7 +127,7 @@ class TestConditions:
 
 
 def contended(world: World, times: int) -> Api:
-    return Api(build_handler(context_for(ContendedStore(world, times), world.clock)))  # type: ignore[arg-type]
+    return Api(build_handler(context_for(ContendedStore(world, times), world.clock)))
 
 
 def test_a_change_that_met_another_is_made_on_top_of_it(world: World) -> None:

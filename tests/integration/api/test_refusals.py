@@ -111,7 +111,7 @@ def refused(timers: Any, **named: Any) -> list[PutResult]:
 
 @pytest.mark.parametrize("method", ["POST", "PUT"])
 def test_a_single_timer_that_is_refused_is_a_507(world: World, method: str) -> None:
-    telling: Any = Overlay(world.store, timers=Overlay(world.store.timers, put=refused))
+    telling = Overlay(world.store, timers=Overlay(world.store.timers, put=refused))
     api = Api(build_handler(context_for(telling, world.clock)))
     path = api.timers if method == "POST" else f"{api.timers}/poison"
     answer = api.call(method, path, GOOD)

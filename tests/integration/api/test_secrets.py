@@ -256,7 +256,7 @@ class CountingBox:
 def test_a_key_service_is_asked_once_and_only_for_what_can_be_created(world: World) -> None:
     box = CountingBox()
     contended = ContendedStore(world, 2)
-    api = Api(build_handler(context_for(contended, world.clock, secret_box=box)))  # type: ignore[arg-type]
+    api = Api(build_handler(context_for(contended, world.clock, secret_box=box)))
 
     create(api)
     create(api)

@@ -28,7 +28,7 @@ class Shared:
         self.stored: list[Timer] = []
         self.error: Exception | None = None
         self._put = world.store.timers.put
-        store: Any = Overlay(world.store, timers=Overlay(world.store.timers, put=self.put))
+        store = Overlay(world.store, timers=Overlay(world.store.timers, put=self.put))
         self.handler = build_handler(context_for(store, world.clock, self.stored))
         self.api = Api(self.handler)
 

@@ -47,11 +47,11 @@ def test_every_call_ends_once_although_one_request_in_fifteen_is_lost(
     submit = executing.submit
     all_calls = executing.all
 
-    def submit_first(*args: object, **fields: object) -> object:
+    def submit_first(*args: Any, **fields: Any) -> object:
         """What is submitted is there; then things begin to go wrong."""
         network.faults = no_faults
         try:
-            return submit(*args, **fields)  # type: ignore[arg-type]
+            return submit(*args, **fields)
         finally:
             network.faults = lose
 

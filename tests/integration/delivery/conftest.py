@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -77,8 +78,8 @@ def start() -> Iterator[Callable[..., Sending]]:
     """Makes senders and closes them."""
     made: list[Sending] = []
 
-    def start(*, resolve: Resolve = system_resolve, **settings: object) -> Sending:
-        made.append(Sending(replace(LOOPBACK_ALLOWED, **settings), resolve=resolve))  # type: ignore[arg-type]
+    def start(*, resolve: Resolve = system_resolve, **settings: Any) -> Sending:
+        made.append(Sending(replace(LOOPBACK_ALLOWED, **settings), resolve=resolve))
         return made[-1]
 
     yield start

@@ -107,17 +107,18 @@ def test_requests_of_reads(client: Any, singly: Store) -> None:
 
     refs = [CallRef(call.tenant_id, call.call_id) for call in submitted]
     calls = singly.calls
-    listing = {"cursor": None, "limit": 3, "now": NOW}
+    listing: dict[str, Any] = {"cursor": None, "limit": 3, "now": NOW}
     assert requests(lambda: calls.get(refs, now=NOW)) == {"BatchGetItem": 1}
     assert requests(lambda: calls.get([*refs, steps.ref(large)], now=NOW)) == {"BatchGetItem": 1, "GetItem": 1}
     assert requests(lambda: calls.find_by_idempotency_key(make.TENANT, "k", now=NOW)) == {
         "GetItem": 3,
     }
-    assert requests(lambda: calls.list(make.TENANT, CallFilter(), **listing)) == {"Query": 1}  # type: ignore[arg-type]
+    assert requests(lambda: calls.list(make.TENANT, CallFilter(), **listing)) == {"Query": 1}
     assert meter.items_read == 3
-    assert requests(
-        lambda: calls.list(make.TENANT, CallFilter(name_prefix="m"), **listing)  # type: ignore[arg-type]
-    ) == {"Query": 1, "BatchGetItem": 1}
+    assert requests(lambda: calls.list(make.TENANT, CallFilter(name_prefix="m"), **listing)) == {
+        "Query": 1,
+        "BatchGetItem": 1,
+    }
     assert meter.items_read == 3
     assert requests(lambda: calls.list_events(make.TENANT, large.call_id, after=0, limit=9)) == {
         "GetItem": 1,

@@ -6,8 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -15,12 +14,11 @@ import pytest
 from duetime.api.handler import build_handler
 from duetime.api.http.errors import Unauthenticated
 from duetime.api.http.request import Request
-from duetime.domain.events import Event
 from duetime.domain.principals import Principal
-from duetime.engine.response.failure_events import FailureEvents
 from duetime.engine.settings import EngineSettings
 from duetime.stores.core.store import Store
 from duetime.testing.virtual_time import VirtualClock, run_virtually
+from tests.integration.engine.test_failure_events import Bus
 from tests.integration.engine.test_missed_occurrences import CrashingStore
 from tests.support.api import context_for
 from tests.support.clock import NOW as START
@@ -123,15 +121,14 @@ def test_silence_until_the_deadline_is_a_failed_attempt(store: Store, clock: Vir
 
 def test_silence_at_the_last_attempt_is_a_dead_letter(store: Store, clock: VirtualClock) -> None:
     life = Life(store, clock, taken("1m"))
-    published: list[Event] = []
-    events = cast("FailureEvents", SimpleNamespace(publish=published.extend))
-    life.poller = make_poller(store, life.sender, clock, settings=SETTINGS, events=events)
+    bus = Bus()
+    life.poller = make_poller(store, life.sender, clock, settings=SETTINGS, events=bus)
     life.put(retryPolicy={"maxAttempts": 1})
 
     life.run(90)
 
     assert (life.timer["state"], life.timer["failure"]["reason"], life.timer["attempts"]) == ("Failed", "Timeout", 1)
-    (event,) = published
+    (event,) = bus.taken
     assert (event.document()["reason"], event.document()["attempts"]) == ("Timeout", 1)
     assert life.answer().code == "firing_over"
 
@@ -274,7 +271,7 @@ def test_nothing_is_stored_for_a_signature_that_is_wrong(store: Store, clock: Vi
         kept.extend(arguments if name == "catalogue.put_idempotency_record" else ())
         return operation(*arguments, **named)
 
-    context = context_for(cast("Store", Intercepted(store, operate)), clock)
+    context = context_for(Intercepted(store, operate), clock)
     api = Api(build_handler(replace(context, authenticate=_refuse)))
     headers = {"idempotency-key": "k"}
     path = f"{api.timers}/t/firings/f/ack"
@@ -333,7 +330,7 @@ def test_a_crash_loses_no_answer(store: Store, clock: VirtualClock, crash_at: in
         assert life.answer().status == 200
 
     async def script() -> None:
-        poller = make_poller(cast("Store", crashing), life.sender, clock, settings=SETTINGS)
+        poller = make_poller(crashing, life.sender, clock, settings=SETTINGS)
         first = asyncio.create_task(poller.run(asyncio.Event(), deadline=None))
         answer = asyncio.create_task(answering())
         await crashing.has_crashed.wait()
@@ -366,7 +363,7 @@ def test_deadlines_that_pass_while_nothing_can_be_recorded_wait_in_the_store(
         await asyncio.sleep(60)
 
     sender = ScriptedSender(lambda body: taken("1m") if body["attempt"] == 1 else Script())
-    poller = make_poller(outage, sender, clock, settings=settings)  # type: ignore[arg-type]
+    poller = make_poller(outage, sender, clock, settings=settings)
     run(clock, poller, script)
 
     # What shards were read before it was full is taken whole.

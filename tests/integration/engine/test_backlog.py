@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import cast
 
 import pytest
 
@@ -55,7 +54,7 @@ def test_after_a_start_others_wait_a_second_and_one_more_for_each_100_000_timers
             number += 1
         await asyncio.sleep(1.0)
 
-    overdue_store = cast("Store", OverdueStore(store, clock, overdue=overdue, hosts=hosts))
+    overdue_store = OverdueStore(store, clock, overdue=overdue, hosts=hosts)
     run(clock, make_poller(overdue_store, sender, clock), script)
 
     assert len(waits(sender, "quiet")) == 32

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import date, timedelta
+from typing import Any
 
 import pytest
 
@@ -36,9 +37,9 @@ def make_schedule(
     *,
     schedule_id: str = "s1",
     every_ms: int = 10_000,
-    **timing: object,
+    **timing: Any,
 ) -> Timer:
-    spec = TimingSpec(every_ms=every_ms, anchor=START, **timing)  # type: ignore[arg-type]
+    spec = TimingSpec(every_ms=every_ms, anchor=START, **timing)
     schedule = new_schedule(policy, occurrences_by(spec, schedule_id, finder(store, DEFAULT_TENANT)), after=START)
     content = make_content(timing_json=timing_json(spec))
     return new_schedule_timer(make_namespace("default"), schedule_id, content, schedule, digest="d", now=START)

@@ -50,7 +50,7 @@ def timed_poller(store: Store, clock: VirtualClock, worker_id: str, sender: Scri
         return timed.offload() if name in ("duetime-leases", "duetime-claims") else InlineOffload(threads, name)
 
     return make_poller(
-        timed,  # type: ignore[arg-type]
+        timed,
         sender or ScriptedSender(),
         clock,
         worker_id=worker_id,
@@ -149,7 +149,7 @@ class Keeping:
         )
         self.keeper = LeaseKeeper(
             context,
-            self.timed,  # type: ignore[arg-type]
+            self.timed,
             worker_id="me",
             metadata="{}",
             has_died=nobody_has,
@@ -242,7 +242,7 @@ def test_a_worker_that_cannot_claim_does_not_keep_its_share_from_the_others(
     good = make_poller(store, ScriptedSender(), clock, worker_id="good")
     refused = TimedStore(store, clock)
     refused.refuses_claims = True
-    bad = make_poller(refused, ScriptedSender(), clock, worker_id="bad")  # type: ignore[arg-type]
+    bad = make_poller(refused, ScriptedSender(), clock, worker_id="bad")
 
     async def script() -> None:
         await asyncio.sleep(SETTINGS.lease_seconds + 5)
@@ -270,7 +270,7 @@ def test_a_worker_that_could_not_claim_for_a_while_gets_its_share_when_it_can(
     first = make_poller(store, ScriptedSender(), clock, worker_id="first")
     timed = TimedStore(store, clock)
     timed.refuses_claims = True
-    late = make_poller(timed, ScriptedSender(), clock, worker_id="late")  # type: ignore[arg-type]
+    late = make_poller(timed, ScriptedSender(), clock, worker_id="late")
 
     async def script() -> None:
         await asyncio.sleep(SETTINGS.lease_seconds / 2)

@@ -52,7 +52,7 @@ class World:
 
     def _poller(self, worker_id: str, own: SkewedClock | VirtualClock) -> Poller:
         sender = self.sender.for_another_poller()
-        return make_poller(self.store, sender, self.clock, worker_id=worker_id, own_clock=own)  # type: ignore[arg-type]
+        return make_poller(self.store, sender, self.clock, worker_id=worker_id, own_clock=own)
 
     def _receive(self, body: dict[str, object]) -> Script:
         due = parse_instant(str(body["executeAt"]))

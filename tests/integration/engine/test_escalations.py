@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -231,7 +231,7 @@ def test_a_crash_loses_no_escalation(store: Store, clock: VirtualClock, crash_at
     other = life.sender.for_another_poller()
 
     async def script() -> None:
-        poller = make_poller(cast("Store", crashing), life.sender, clock)
+        poller = make_poller(crashing, life.sender, clock)
         first = asyncio.create_task(poller.run(asyncio.Event(), deadline=None))
         await crashing.has_crashed.wait()
         first.cancel()
@@ -260,7 +260,7 @@ def test_an_outage_of_the_store_delays_the_escalation(store: Store, clock: Virtu
         outage.is_down = False
         await asyncio.sleep(20)
 
-    life.poller = make_poller(outage, life.sender, clock)  # type: ignore[arg-type]
+    life.poller = make_poller(outage, life.sender, clock)
     life.run(script)
 
     assert len(life.alerts) == 1

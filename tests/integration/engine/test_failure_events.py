@@ -12,7 +12,7 @@ import pytest
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.events import Event, EventsUndelivered, TimerFailed
-from duetime.domain.outcomes import Outcome
+from duetime.domain.outcomes import LeasedOutcome
 from duetime.domain.timers import FailureReason, TimerState
 from duetime.engine.settings import EngineSettings
 from duetime.stores.core.store import Store
@@ -98,10 +98,10 @@ def test_a_store_error_after_publishing_does_not_publish_again(
     put(store, [make_timer("bad")], START)
     record, failures = store.timers.record, iter(range(3))
 
-    def flaky(outcomes: Sequence[Outcome], **options: object) -> object:
+    def flaky(outcomes: Sequence[LeasedOutcome], **options: Any) -> object:
         if next(failures, None) is not None:
             raise StoreUnavailable("down")
-        return record(outcomes, **options)  # type: ignore[arg-type]
+        return record(outcomes, **options)
 
     monkeypatch.setattr(store.timers, "record", flaky)
     bus = Bus()

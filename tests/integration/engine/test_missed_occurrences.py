@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -194,7 +194,7 @@ def test_a_crash_loses_and_doubles_nothing(
     crashing = CrashingStore(store, crash_at=crash_at, is_written=is_written)
 
     async def life() -> None:
-        poller = make_poller(cast("Store", crashing), sender, clock)
+        poller = make_poller(crashing, sender, clock)
         first = asyncio.create_task(poller.run(asyncio.Event(), deadline=None))
         await crashing.has_crashed.wait()
         first.cancel()

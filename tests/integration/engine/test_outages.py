@@ -66,7 +66,7 @@ def test_reading_firing_and_recording_go_on_within_a_second(
         back = clock.elapsed_seconds
         await asyncio.sleep(10)
 
-    poller = make_poller(interrupted, sender, clock)  # type: ignore[arg-type]
+    poller = make_poller(interrupted, sender, clock)
     run(clock, poller, script)
     assert interrupted.first_after("timers.due", back) < 1
     assert interrupted.first_after("timers.record", back) < 1
@@ -94,7 +94,7 @@ def test_a_store_that_fails_for_a_while_loses_and_doubles_nothing(
         interrupted.fails = lambda operation: False
         await asyncio.sleep(15)
 
-    poller = make_poller(interrupted, sender, clock)  # type: ignore[arg-type]
+    poller = make_poller(interrupted, sender, clock)
     run(clock, poller, script)
     assert sender.counts() == Counter(f"t{n}" for n in range(300))
     assert poller.stats()["fired"] == 300
@@ -112,7 +112,7 @@ def test_an_unwell_lease_stops_the_firing_before_anybody_else_may_claim(store: S
         expires.extend(status.lease_expires_at for status in store.leases.statuses(range(4), now=clock.now()))
 
     expires: list[datetime | None] = []
-    run(clock, make_poller(interrupted, sender, clock), script)  # type: ignore[arg-type]
+    run(clock, make_poller(interrupted, sender, clock), script)
     last = max(parse_instant(str(body["firedAt"])) for body in sender.received)
     assert at(5) < last
     assert all(expiry is not None and last < expiry for expiry in expires)

@@ -142,7 +142,7 @@ class PromiseMachine(RuleBasedStateMachine):
             faults, own_clock = Faults(self.clock), SkewedClock(self.clock, 0.0)
             store = FaultyStore(TimedStore(self.store, self.clock), faults)
             poller = make_poller(
-                store,  # type: ignore[arg-type]
+                store,
                 RequestSender(answer=partial(self._answer, faults)),
                 self.clock,
                 worker_id=name,

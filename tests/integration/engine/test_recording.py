@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from typing import cast
 
 import pytest
 
@@ -74,7 +73,7 @@ def test_a_park_whose_answer_was_lost_keeps_the_receiver_s_answer(
     put(store, [make_timer("t", execute_at=at(1))], START)
     sender = ScriptedSender(lambda body: Script(delay_seconds=5.0, body=again if wants_more else b""))
     forgetful = ForgetfulStore(store)
-    poller = make_poller(cast("Store", forgetful), sender, clock)
+    poller = make_poller(forgetful, sender, clock)
 
     run(clock, poller, 60)
 

@@ -62,7 +62,7 @@ def test_one_refused_outcome_among_1500_is_set_aside_and_nothing_is_sent_twice(
         store, lambda each: each.timer.timer_id == "poison" and each.state is TimerState.FIRED, tells=tells
     )
     sender, bus = ScriptedSender(), Bus()
-    poller = make_poller(refusing, sender, clock, events=bus)  # type: ignore[arg-type]
+    poller = make_poller(refusing, sender, clock, events=bus)
     run(clock, poller, 120)
     assert sender.counts() == Counter(ids)
     stats = poller.snapshot()
@@ -115,7 +115,7 @@ def test_a_timer_of_which_nothing_can_be_stored_is_tried_ever_later_and_never_se
         poison_tries += is_poison
         return is_poison
 
-    poller = make_poller(Refusing(store, refuses), sender, clock)  # type: ignore[arg-type]
+    poller = make_poller(Refusing(store, refuses), sender, clock)
     run(clock, poller, 1300)
     assert sender.counts() == Counter(ids)
     assert poison_tries < 30
@@ -129,7 +129,7 @@ def test_many_of_which_nothing_can_be_stored_do_not_stop_the_others(store: Store
     put(store, [make_timer(timer_id) for timer_id in [*bad, *good]], START)
     sender = ScriptedSender()
     refusing = Refusing(store, lambda outcome: outcome.timer.timer_id.startswith("bad"))
-    poller = make_poller(refusing, sender, clock, settings=EngineSettings(max_buffered=500))  # type: ignore[arg-type]
+    poller = make_poller(refusing, sender, clock, settings=EngineSettings(max_buffered=500))
     run(clock, poller, 60)
     assert sender.counts() == Counter([*bad, *good])
     assert poller.stats()["fired"] == 2000
@@ -139,7 +139,7 @@ def test_a_refused_parking_leaves_the_attempt_alone(store: Store, clock: Virtual
     put(store, [make_timer("slow"), make_timer("slow too")], START)
     sender = ScriptedSender(lambda body: Script(delay_seconds=10))
     refusing = Refusing(store, lambda each: each.timer.timer_id == "slow" and each.state is TimerState.FIRING)
-    poller = make_poller(refusing, sender, clock)  # type: ignore[arg-type]
+    poller = make_poller(refusing, sender, clock)
     run(clock, poller, 60)
     assert sender.counts() == Counter(["slow", "slow too"])
     assert {name: poller.stats()[name] for name in ("fired", "parked", "record_refused")} == {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -53,7 +53,7 @@ class World:
         self.senders = [ScriptedSender(lambda _: Script()) for _ in range(2)]
         self.ways = [Unread(store, clock) for _ in range(2)]
         self.pollers: list[Poller] = [
-            make_poller(cast("Store", way), sender, clock, worker_id=f"worker-{name}")
+            make_poller(way, sender, clock, worker_id=f"worker-{name}")
             for way, sender, name in zip(self.ways, self.senders, "ab", strict=True)
         ]
 

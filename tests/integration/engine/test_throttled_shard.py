@@ -80,7 +80,7 @@ def test_a_burst_on_a_throttled_shard_takes_its_time_and_the_others_none(store: 
     put(store, [make_timer(each, execute_at=START + timedelta(seconds=at)) for each, at in others.items()], START)
     throttled = Throttled(store, clock, per_second=250)
     sender = Arrivals(clock)
-    poller = make_poller(throttled, sender, clock)  # type: ignore[arg-type]
+    poller = make_poller(throttled, sender, clock)
 
     recorded_after = 0.0
 
@@ -109,7 +109,7 @@ def test_what_a_shard_does_not_take_for_minutes_is_recorded_in_the_end_and_fired
     put(store, [make_timer(each, execute_at=START + timedelta(seconds=at)) for each, at in due.items()], START)
     throttled = Throttled(store, clock, per_second=0)
     sender = Arrivals(clock)
-    poller = make_poller(throttled, sender, clock)  # type: ignore[arg-type]
+    poller = make_poller(throttled, sender, clock)
 
     async def script() -> None:
         await asyncio.sleep(180)
@@ -131,7 +131,7 @@ def test_a_renewal_that_is_put_off_is_tried_again_soon_and_costs_no_other_shard_
     late = {timer_id: 60.0 for shard_id in range(4) for timer_id in ids_of_shard(NAMESPACE, shard_id, 5)}
     put(store, [make_timer(each, execute_at=START + timedelta(seconds=at)) for each, at in late.items()], START)
     sender = Arrivals(clock)
-    poller = make_poller(throttled, sender, clock)  # type: ignore[arg-type]
+    poller = make_poller(throttled, sender, clock)
 
     async def script() -> None:
         await asyncio.sleep(8)

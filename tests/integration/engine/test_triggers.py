@@ -57,7 +57,7 @@ def test_a_trigger_that_is_repeated_by_its_key_after_a_crash_is_one_firing(
     """It claims the key, stores the timer, keeps the response."""
     put(store, [make_schedule(every_seconds=3600, expire_after_ms=5000)], START)
     context = context_for(store, clock)
-    crashing: Any = Intercepted(store, CrashingAt(crash_at, is_written=is_written))
+    crashing = Intercepted(store, CrashingAt(crash_at, is_written=is_written))
     sender = ScriptedSender()
 
     def trigger(api: Api, key: str) -> Any:

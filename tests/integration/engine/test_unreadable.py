@@ -122,7 +122,7 @@ def test_a_row_that_cannot_be_set_aside_is_told_once_and_blocks_nobody(
         of_one_shard = [replace(make_timer(each, namespace="n", payload_json="{"), shard_id=0) for each in damaged]
         good = [replace(make_timer(f"g{n}", namespace="n"), shard_id=0) for n in range(20)]
         put(store, of_one_shard + good, START)
-        stuck: Any = _Stuck(store, error)
+        stuck = _Stuck(store, error)
         poller = make_poller(stuck, sender, clock)
 
         run(clock, poller, 20)

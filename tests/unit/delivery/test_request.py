@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -17,13 +18,13 @@ DUE = datetime(2026, 12, 20, 15, 30, tzinfo=UTC)
 FIRED = datetime(2026, 12, 20, 15, 30, 0, 12_000, tzinfo=UTC)
 
 
-def a_timer(timer_id: str = "order-1", *, namespace: str = "orders", attempts: int = 0, **content: object) -> Timer:
-    fields = {"execute_at": DUE, "callback_url": "https://shop.test/hook"} | content
+def a_timer(timer_id: str = "order-1", *, namespace: str = "orders", attempts: int = 0, **content: Any) -> Timer:
+    fields: dict[str, Any] = {"execute_at": DUE, "callback_url": "https://shop.test/hook"} | content
     return Timer(
         namespace=namespace,
         timer_id=timer_id,
         shard_id=3,
-        content=TimerContent(**fields),  # type: ignore[arg-type]
+        content=TimerContent(**fields),
         digest="digest",
         state=TimerState.SCHEDULED,
         revision=1,
@@ -35,8 +36,8 @@ def a_timer(timer_id: str = "order-1", *, namespace: str = "orders", attempts: i
     )
 
 
-def callback(**fields: object) -> Callback:
-    return callback_for(a_timer(**fields), key=7, fired_at=FIRED)  # type: ignore[arg-type]
+def callback(**fields: Any) -> Callback:
+    return callback_for(a_timer(**fields), key=7, fired_at=FIRED)
 
 
 def headers(**fields: object) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
@@ -33,8 +34,8 @@ def to(arn: str, *, headers: tuple[str, ...] = OF_TIMER, body: str = BODY, key: 
     return Callback(key, arn, headers, body.encode(), 30)
 
 
-def request_to(arn: str, **callback: str | tuple[str, ...]) -> AwsRequest:
-    return target_request(parse_arn(arn), to(arn, **callback), ENDPOINT)  # type: ignore[arg-type]
+def request_to(arn: str, **callback: Any) -> AwsRequest:
+    return target_request(parse_arn(arn), to(arn, **callback), ENDPOINT)
 
 
 def json_of(arn: str, **callback: str | tuple[str, ...]) -> dict[str, object]:

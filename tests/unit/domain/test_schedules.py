@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -64,8 +65,8 @@ def every(distance: timedelta, number: int) -> Listed:
     return Listed([START + n * distance for n in range(1, number + 1)])
 
 
-def policy(misfire: ScheduleMisfire = ScheduleMisfire.ALL, **other: object) -> SchedulePolicy:
-    return SchedulePolicy(misfire=misfire, **other)  # type: ignore[arg-type]
+def policy(misfire: ScheduleMisfire = ScheduleMisfire.ALL, **other: Any) -> SchedulePolicy:
+    return SchedulePolicy(misfire=misfire, **other)
 
 
 def begun(occurrences: Listed, given: SchedulePolicy) -> Schedule:

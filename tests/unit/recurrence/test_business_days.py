@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -23,8 +24,8 @@ CHRISTMAS = frozenset(date(2026, 12, day) for day in (24, 25, 28, 31))
 GERMAN = Calendar(name="de", days_off=CHRISTMAS | {date(2027, 1, 1)}, business_days=frozenset({date(2026, 12, 26)}))
 
 
-def times(cron: str, day_off: DayOff, count: int, calendar: Calendar = GERMAN, **given: object) -> list[str]:
-    spec = TimingSpec(cron=(cron,), calendar="de", day_off=day_off, **given)  # type: ignore[arg-type]
+def times(cron: str, day_off: DayOff, count: int, calendar: Calendar = GERMAN, **given: Any) -> list[str]:
+    spec = TimingSpec(cron=(cron,), calendar="de", day_off=day_off, **given)
     found = recurrence(spec, calendar).occurrences(START, limit=count)
     return [f"{each.scheduled_at:%m-%d %H:%M}" for each in found]
 
@@ -76,10 +77,10 @@ def test_a_time_of_day_in_a_gap_of_the_clocks_is_moved_as_ever() -> None:
         ({"cron": ("0 9 * * SAT",), "calendar": "de"}, "calendar"),
     ],
 )
-def test_what_cannot_be_is_refused(spec: dict[str, object], field: str) -> None:
+def test_what_cannot_be_is_refused(spec: dict[str, Any], field: str) -> None:
     plain = Calendar(name="de")
     with pytest.raises(InvalidInput) as caught:
-        recurrence(TimingSpec(**spec), plain)  # type: ignore[arg-type]
+        recurrence(TimingSpec(**spec), plain)
     assert caught.value.field == field
 
 

@@ -158,8 +158,8 @@ def test_a_rule_that_is_nonsense_is_refused_with_the_reason(rule: str, reason: s
 
 
 def test_start_and_end_are_inclusive() -> None:
-    spec = {"every_ms": 3_600_000, "start_at": START, "end_at": START + timedelta(hours=2)}
-    bounded = recurrence(TimingSpec(**spec))  # type: ignore[arg-type]
+    spec: dict[str, Any] = {"every_ms": 3_600_000, "start_at": START, "end_at": START + timedelta(hours=2)}
+    bounded = recurrence(TimingSpec(**spec))
 
     assert times(9, after=START - timedelta(days=9), **spec) == [f"2026-01-01 0{n}:00" for n in range(3)]
     assert bounded.previous_before(START + timedelta(days=9)) == START + timedelta(hours=2)
@@ -250,8 +250,8 @@ def test_jitter_differs_each_time_and_never_reaches_the_next_occurrence() -> Non
 
 @pytest.mark.parametrize("spread", [{}, {"window_ms": 5_400_000}, {"jitter_ms": 600_000}])
 @pytest.mark.parametrize("schedule_id", ["a", "b"])
-def test_what_is_due_by_a_time_is_the_last_whose_delay_has_passed(spread: dict[str, int], schedule_id: str) -> None:
-    given = recurrence(TimingSpec(cron=("*/10 9-17 * * MON-FRI",), time_zone=BERLIN, **spread))  # type: ignore[arg-type]
+def test_what_is_due_by_a_time_is_the_last_whose_delay_has_passed(spread: dict[str, Any], schedule_id: str) -> None:
+    given = recurrence(TimingSpec(cron=("*/10 9-17 * * MON-FRI",), time_zone=BERLIN, **spread))
     found = given.occurrences(START, schedule_id=schedule_id, limit=300)
 
     for minutes in range(1440, 6000, 7):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from duetime.domain.service_calls import CallStatus, Method, ServiceCall, request_spec
 from duetime.stores.port.calls import CallFilter, CallOrder, CallRef
@@ -54,9 +55,9 @@ def steps_of_life(store: SqlStore, call: ServiceCall) -> None:
     steps.conclude(store.calls, running, now=LATER)
 
 
-def listing(**conditions: object) -> Action:
+def listing(**conditions: Any) -> Action:
     """Two pages."""
-    wanted = CallFilter(**conditions)  # type: ignore[arg-type]
+    wanted = CallFilter(**conditions)
 
     def read(store: SqlStore, call: ServiceCall) -> None:
         page = store.calls.list(call.tenant_id, wanted, cursor=None, limit=1, now=NOW)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pymysql
 import pytest
-import sqlalchemy as sa
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
 from duetime.stores.backends.sql.dialects.dialect import open_dialect
@@ -35,7 +34,8 @@ def test_transactions_are_pessimistic(dialect: TidbDialect) -> None:
     """Optimistic ones are never READ COMMITTED, and find out at their commit what others have done."""
     sent: list[str] = []
 
-    dialect.begin_write(cast("sa.Connection", SimpleNamespace(exec_driver_sql=sent.append)))
+    connection: Any = SimpleNamespace(exec_driver_sql=sent.append)
+    dialect.begin_write(connection)
 
     assert sent == ["BEGIN /*T! PESSIMISTIC */"]
     assert "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED" in dialect.session

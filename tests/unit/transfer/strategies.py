@@ -37,13 +37,13 @@ _BY_NAME: Final = {
 
 
 def _values_of(hint: Any) -> st.SearchStrategy[Any]:
-    if is_dataclass(hint):
+    if isinstance(hint, type) and is_dataclass(hint):
         hints = get_type_hints(hint)
         of_fields = {
             each.name: _BY_NAME[each.name] if each.name in _BY_NAME else _values_of(hints[each.name])
             for each in fields(hint)
         }
-        return st.builds(hint, **of_fields)  # type: ignore[arg-type]
+        return st.builds(hint, **of_fields)
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return st.one_of(*map(_values_of, parts))
