@@ -12,9 +12,11 @@ from duetime.api.context import ApiContext, ServedRequest, Services
 from duetime.api.http.authentication import has_signature, refuse_key_in_query
 from duetime.api.http.errors import MethodNotAllowed
 from duetime.api.http.idempotency import IDEMPOTENCY_KEY, carried_out_once, given_key
+from duetime.api.http.parsing import read_query
 from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, refuse_unsupported
 from duetime.api.http.problems import problem_reply, status_of
 from duetime.api.http.request import Reply, read_request
+from duetime.api.http.request_models import NothingBody
 from duetime.api.http.route import PARAMETER, PUBLIC, WRITES, Deferred, Keeps, Route, authorise
 from duetime.api.http.router import Router
 from duetime.api.routes import TIMER_ROUTES
@@ -150,6 +152,10 @@ class _Exchange:
         authorise(route.permission, request.principal, parameters)
         if route.method in WRITES:
             refuse_unsupported(request, route.conditions)
+            if (
+                route.query is None and request.query and not is_signed
+            ):  # a filter that is not read would let all through
+                read_query(NothingBody, request)
 
         # A signature names all that it is for, and nothing is stored before the endpoint has checked it.
         is_kept = route.is_keyed and route.keeps is not Keeps.RESOURCE and not is_signed

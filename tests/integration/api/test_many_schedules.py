@@ -91,6 +91,12 @@ def test_schedules_are_paused_and_resumed_by_filter(world: World) -> None:
     assert world.api.call("POST", f"{PATH}/resume", {"reason": "r"}).faults.keys() == {"reason"}
 
 
+def test_a_filter_in_the_query_is_refused_and_nothing_is_paused(world: World) -> None:
+    created(world, id="a")
+    assert world.api.call("POST", f"{PATH}/pause", {}, query={"tag": "x"}).faults.keys() == {"tag"}
+    assert listed(world, state="Paused") == set()
+
+
 def test_what_ends_before_it_is_paused_is_skipped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     created(world, id="a")
 
