@@ -70,8 +70,10 @@ def test_a_calendar_lives_by_commands(store: object, cli: Cli) -> None:
 def test_an_icalendar_file_becomes_days_off(store: object, cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "holidays.ics"
     file.write_text(ICS, encoding="utf-8", newline="")
-    found = json.loads(cli("calendars", "import-ics", "de", str(file), "--no-recompute", "--json")[0])
-    assert found["daysOff"] == ["2026-12-25", "2026-12-26", "2027-01-01"]
+    command = ("calendars", "import-ics", "de", str(file), "--no-recompute", "--json")
+    assert json.loads(cli(*command)[0])["daysOff"] == ["2026-12-25", "2026-12-26", "2027-01-01"]
+    more = json.loads(cli(*command, "--day-off", "2026-12-24")[0])
+    assert more["daysOff"] == ["2026-12-24", "2026-12-25", "2026-12-26", "2027-01-01"]
 
 
 @pytest.mark.parametrize(

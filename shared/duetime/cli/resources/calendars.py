@@ -22,14 +22,15 @@ _COLUMNS = {
     "DAYS OFF": lambda calendar: len(calendar["daysOff"]),
     "BUSINESS DAYS": lambda calendar: len(calendar["businessDays"]),
 }
-_weekday_option = click.option(
-    "--weekday",
-    "weekdays",
-    type=click.Choice(list(Weekday), case_sensitive=False),
-    multiple=True,
-    help="A weekday of business days. Can be repeated.  [default: MON to FRI]",
-)
 _put_options = options(
+    click.option(
+        "--weekday",
+        "weekdays",
+        type=click.Choice(list(Weekday), case_sensitive=False),
+        multiple=True,
+        help="A weekday of business days. Can be repeated.  [default: MON to FRI]",
+    ),
+    click.option("--day-off", "days_off", multiple=True, metavar="DATE", help="Like 2026-12-25. Can be repeated."),
     click.option("--business-day", "business_days", multiple=True, metavar="DATE", help="Whatever its weekday is."),
     click.option("--no-recompute", is_flag=True, help="Leave pending occurrences as they are."),
 )
@@ -41,15 +42,13 @@ def calendars() -> None:
 
     \b
       duetime calendars put de --day-off 2026-12-25 --day-off 2027-01-01
-      duetime calendars import-ics de holidays.ics
+      duetime calendars import-ics at holidays.ics --day-off 2026-12-24
       duetime schedules create default https://example.com/hook --cron '0 17 L * *' --calendar de --day-off previous
     """
 
 
 @calendars.command(short_help="Create or replace a calendar.")
 @click.argument("name")
-@_weekday_option
-@click.option("--day-off", "days_off", multiple=True, metavar="DATE", help="Like 2026-12-25. Can be repeated.")
 @_put_options
 @if_revision_option
 @json_option
@@ -68,7 +67,6 @@ def put(
 @calendars.command("import-ics", short_help="Make a calendar of an iCalendar file.")
 @click.argument("name")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@_weekday_option
 @_put_options
 @json_option
 @on_server("putCalendar", "recomputeSchedules", "listNamespaces")
