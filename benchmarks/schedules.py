@@ -1,13 +1,15 @@
 """Schedules beside timers that fire at the same instant, on SQLite; and what computing a next time takes.
 
-    python -m benchmarks.schedules [--number 10000] [--rounds 3] [--pending 0]
+    python -m benchmarks.schedules [--number 10000] [--rounds 3] [--stored 10000]
+    python -m benchmarks.schedules --stored 1000000 --number 100000 --rounds 1
 
 - next time: microseconds of processor for one occurrence after another, of an expression that was read before.
 - at one instant: ``--number`` schedules, all at one full minute (every minute for each 10,000 of them), and as many
   timers when these are through, in turns. Each occurrence also stores a line of its history, and the schedule's next
   one.
 
-``--pending`` stores that many schedules first, whose next time is a month ahead or more.
+All are put into the store in batches, in place of requests. Of ``--stored`` schedules the others occur once a day, at
+any minute of it, from a month ahead on.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ import argparse
 import math
 import statistics
 import tempfile
-import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,21 +27,24 @@ from typing import Any
 from benchmarks.figures import parser, show
 from benchmarks.firing import drain
 from benchmarks.receiver import Receiver
-from benchmarks.service import Client, Service, running
+from benchmarks.service import Service, running
 from duetime.domain.schedule_timers import new_schedule_timer
 from duetime.domain.schedules import SchedulePolicy, new_schedule
-from duetime.domain.timers import TimerContent
+from duetime.domain.timers import Timer, TimerContent
 from duetime.recurrence.occurrences import recurrence
 from duetime.recurrence.spec import TimingSpec
 from duetime.recurrence.stored import occurrences_by, timing_json
 from duetime.stores.open import open_store
 from duetime.stores.port.timers import PutMode
 
-_CONNECTIONS = 8
 _BATCH = 1000
 _MINUTE = 60.0
-_CREATED_PER_SECOND = 300.0
+_STORED_PER_SECOND = 1000.0
 """On a busy machine, too: all are stored before the first minute that counts."""
+_CREATED_PER_SECOND = 500.0
+"""Timers, by requests."""
+_STARTS_WITHIN = 15.0
+_MONTH_AHEAD = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=30)
 _TIMINGS = (
     TimingSpec(every_ms=60_000),
     TimingSpec(cron=("*/5 * * * *",)),
@@ -59,60 +64,33 @@ def next_times(spec: TimingSpec, number: int = 1000) -> float:
     return (time.process_time() - began) / number * 1e6
 
 
-def store_pending(store_url: str, number: int) -> None:
-    """Schedules of the far future, put straight into the store."""
+def store_schedules(store_url: str, name: str, number: int, timing: Callable[[int], TimingSpec], url: str) -> None:
+    """Put that many schedules with the times of ``timing`` straight into the store; ``url`` ends in a slash."""
     store = open_store(store_url)
     store.initialise()
     now = datetime.now(UTC).replace(microsecond=0)
     namespace, _ = store.catalogue.create_namespace("default", num_shards=16, dedicated=False, now=now)
+
+    def made(index: int) -> Timer:
+        spec, schedule_id = timing(index), f"{name}{index}"
+        schedule = new_schedule(SchedulePolicy(), occurrences_by(spec, schedule_id, lambda _: None), after=now)
+        content = TimerContent(
+            execute_at=now,
+            callback_url=f"{url}{schedule_id}",
+            payload_json=f'{{"n":{index}}}',
+            timing_json=timing_json(spec),
+        )
+        return new_schedule_timer(namespace, schedule_id, content, schedule, digest="", now=now)
+
     for start in range(0, number, _BATCH):
-        batch = []
-        for index in range(start, min(start + _BATCH, number)):
-            at = now + timedelta(days=30, seconds=index % 86_400)
-            spec = TimingSpec(cron=(f"{at.minute} {at.hour} * * *",), start_at=at)
-            schedule = new_schedule(
-                SchedulePolicy(), occurrences_by(spec, f"pending-{index}", lambda _: None), after=now
-            )
-            content = TimerContent(
-                execute_at=at,
-                callback_url="http://127.0.0.1:9/none",
-                payload_json="{}",
-                timing_json=timing_json(spec),
-            )
-            batch.append(new_schedule_timer(namespace, f"pending-{index}", content, schedule, digest="", now=now))
+        batch = [made(index) for index in range(start, min(start + _BATCH, number))]
         store.timers.put(batch, mode=PutMode.CREATE, now=now)
     store.close()
 
 
-def create(service: Service, url: str, number: int, *, start_at: float, minutes: int = 1) -> None:
-    """Store schedules of every ``minutes`` from ``start_at`` (epoch seconds) on; ``url`` ends in a slash.
-
-    Raises ``RuntimeError`` when one is refused.
-    """
-    errors: list[Any] = []
-    start = datetime.fromtimestamp(start_at, UTC).isoformat()
-
-    def put(mine: range) -> None:
-        client = Client(service.port)
-        for index in mine:
-            body = {
-                "every": f"{minutes}m",
-                "startAt": start,
-                "anchor": start,
-                "callbackUrl": f"{url}s{index}",
-                "payload": {"n": index},
-            }
-            status, answer = client.request("PUT", f"/v1/namespaces/default/schedules/s{index}", body)
-            if status != 201:
-                errors.append(answer)
-
-    threads = [threading.Thread(target=put, args=(range(n, number, _CONNECTIONS),)) for n in range(_CONNECTIONS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise RuntimeError(errors[0])
+def daily(index: int) -> TimingSpec:
+    minute = index % 1440
+    return TimingSpec(cron=(f"{minute % 60} {minute // 60} * * *",), start_at=_MONTH_AHEAD)
 
 
 def an_instant(service: Service, receiver: Receiver, number: int, at: float) -> tuple[dict[str, Any], float]:
@@ -131,24 +109,30 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--number", type=int, default=10_000)
     options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--pending", type=int, default=0)
+    options.add_argument("--stored", type=int, default=0, help="schedules in all; default: those of --number")
     given = options.parse_args()
     for spec in _TIMINGS:
         words = " ".join((*spec.cron, *spec.rrule, spec.time_zone)) if not spec.every_ms else "every minute"
         show(f"next time, {words}", cpu_us_each=next_times(spec))
     with tempfile.TemporaryDirectory() as folder, Receiver() as receiver:
         store_url = f"sqlite:///{Path(folder) / 'bench.db'}"
-        store_pending(store_url, given.pending)
+        others = max(0, given.stored - given.number)
+        began = time.perf_counter()
+        store_schedules(store_url, "later", others, daily, receiver.url)
+        if others:
+            show("stored", schedules=others, seconds=time.perf_counter() - began)
         compare(store_url, receiver, given)
 
 
 def compare(store_url: str, receiver: Receiver, given: argparse.Namespace) -> None:
     used: dict[str, list[float]] = {"schedules": [], "timers": []}
+    ready = time.time() + given.number / _STORED_PER_SECOND + _STARTS_WITHIN
+    at = (ready // _MINUTE + 1) * _MINUTE
+    minutes = math.ceil(given.number / 10_000)
+    start = datetime.fromtimestamp(at, UTC)
+    every = TimingSpec(every_ms=minutes * 60_000, anchor=start, start_at=start)
+    store_schedules(store_url, "s", given.number, lambda _: every, receiver.url)
     with running(store_url) as service:
-        ready = time.time() + given.number / _CREATED_PER_SECOND
-        at = (ready // _MINUTE + 1) * _MINUTE
-        minutes = math.ceil(given.number / 10_000)
-        create(service, receiver.url, given.number, start_at=at, minutes=minutes)
         for _ in range(given.rounds):
             stats, cpu = an_instant(service, receiver, given.number, at)
             at += minutes * _MINUTE
@@ -162,7 +146,7 @@ def compare(store_url: str, receiver: Receiver, given: argparse.Namespace) -> No
                 **{f"lag_{part}_ms": late[part] for part in ("p50", "p99", "max")},
                 cpu_us_each=used["schedules"][-1],
             )
-            drained = drain(service, receiver, given.number)
+            drained = drain(service, receiver, given.number, creates_per_second=_CREATED_PER_SECOND)
             used["timers"].append(drained.cpu_seconds / given.number * 1e6)
             show(
                 "timers",

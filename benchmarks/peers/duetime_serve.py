@@ -4,16 +4,18 @@ import json
 import math
 import os
 import sys
+import threading
 import time
 from contextlib import ExitStack
 from itertools import groupby
 from operator import itemgetter
+from typing import Any
 
-from benchmarks.schedules import create
-from benchmarks.service import ROOT, Client, rfc3339, running
+from benchmarks.service import ROOT, Client, Service, rfc3339, running
 
 _STORE, _PORT = os.environ["PEER_STORE"], os.environ["PEER_PORT"]
 _KEEP_SECONDS = 60
+_CONNECTIONS = 8
 
 
 def _become(*command: str, **settings: object) -> None:
@@ -21,6 +23,37 @@ def _become(*command: str, **settings: object) -> None:
     environment = {**os.environ, **own, "PYTHONPATH": str(ROOT / "shared")}
     arguments = ("-m", "duetime.cli", *command, "--store", _STORE, "--log-level", "warning")
     os.execve(sys.executable, (sys.executable, *arguments), environment)
+
+
+def _create(service: Service, url: str, number: int) -> None:
+    """Store schedules of every minute, from this one on; ``url`` ends in a slash.
+
+    Raises ``RuntimeError`` when one is refused.
+    """
+    errors: list[Any] = []
+    start = rfc3339(time.time() // 60 * 60)
+
+    def put(mine: range) -> None:
+        client = Client(service.port)
+        for index in mine:
+            body = {
+                "every": "1m",
+                "startAt": start,
+                "anchor": start,
+                "callbackUrl": f"{url}s{index}",
+                "payload": {"n": index},
+            }
+            status, answer = client.request("PUT", f"/v1/namespaces/default/schedules/s{index}", body)
+            if status != 201:
+                errors.append(answer)
+
+    threads = [threading.Thread(target=put, args=(range(n, number, _CONNECTIONS),)) for n in range(_CONNECTIONS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise RuntimeError(errors[0])
 
 
 def _feed(*, is_live: bool) -> None:
@@ -61,7 +94,7 @@ def _fire(*queues: str) -> None:
 def main(command: str, *given: str) -> None:
     if command == "create":
         with running(_STORE) as service:
-            create(service, given[1], int(given[0]), start_at=time.time() // 60 * 60)
+            _create(service, given[1], int(given[0]))
     elif command == "feed":
         _feed(is_live=bool(given))
     elif command == "fire":
