@@ -6,6 +6,7 @@
 - created: a timer through the API's handler, in batches of 250.
 - drained: a timer of many that are due at one instant; lone: one that is due alone. The engine runs in virtual time,
   on SQLite in memory, without a network. Both without creating it.
+- occurrence: of a schedule, of many that are due at one instant, as of timers.
 - import of timers_api, of poller: until the function is ready for its first event.
 
 Each is the difference between two numbers of timers, so that what comes before cancels out. The counts are compared
@@ -31,6 +32,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks.figures import note, parser, show
 from benchmarks.service import ROOT
@@ -54,10 +56,10 @@ _AWS = {
 # -- what is counted, each in a process of its own ----------------------------------------------------------------
 
 
-def timers(number: int, *, apart_ms: int, is_fired: bool) -> None:
-    """Create that many timers, due ``apart_ms`` one after the other, and fire them all if ``is_fired``."""
+def items(number: int, *, apart_ms: int = 0, is_fired: bool, are_schedules: bool = False) -> None:
+    """Create that many timers, due ``apart_ms`` one after the other, or as many schedules of one instant, and fire
+    them all if ``is_fired``."""
     from duetime.delivery.port import Callback, CallbackResult
-    from duetime.domain.times import format_instant
     from duetime.runtime.settings import LocalSettings, load_settings
     from duetime.testing.receiver import VirtualSender
     from duetime.testing.service import virtual_service
@@ -75,30 +77,49 @@ def timers(number: int, *, apart_ms: int, is_fired: bool) -> None:
         service.wait_until_started()
         service.settle()
         for first in range(0, number, _BATCH):
-            items = [
-                {
-                    "id": f"timer-{index:06}",
-                    "executeAt": format_instant(_START + timedelta(hours=1, milliseconds=index * apart_ms)),
-                    "callbackUrl": "https://receiver.example/callbacks/orders",
-                    "payload": {"orderId": index, "kind": "reminder"},
-                }
-                for index in range(first, first + _BATCH)
-            ]
-            request = {
-                "rawPath": "/v1/namespaces/default/timers/batch",
-                "rawQueryString": "",
-                "headers": {"content-type": "application/json"},
-                "requestContext": {"http": {"method": "POST"}, "stage": "$default", "requestId": "r"},
-                "body": json.dumps({"timers": items}),
-                "isBase64Encoded": False,
-            }
-            answer = json.loads(service.handler(request, None)["body"])
-            assert all(item["status"] == 201 for item in answer["items"]), answer
+            batch = range(first, min(first + _BATCH, number))
+            if are_schedules:
+                for index in batch:
+                    _ask(service.handler, "PUT", f"schedules/schedule-{index:06}", _schedule(index))
+            else:
+                given = {"timers": [_timer(index, apart_ms) for index in batch]}
+                answer = _ask(service.handler, "POST", "timers/batch", given)
+                assert all(item["status"] == 201 for item in answer["items"]), answer
         if is_fired:
             advanced = service.advance(_START + timedelta(hours=2), timeout_seconds=600)
             assert advanced.attempts == number, advanced
         service.stop()
         thread.join()
+
+
+def _ask(handler: Callable[[Any, Any], Any], method: str, path: str, body: object) -> Any:
+    request = {
+        "rawPath": f"/v1/namespaces/default/{path}",
+        "rawQueryString": "",
+        "headers": {"content-type": "application/json"},
+        "requestContext": {"http": {"method": method}, "stage": "$default", "requestId": "r"},
+        "body": json.dumps(body),
+        "isBase64Encoded": False,
+    }
+    answer = handler(request, None)
+    assert answer["statusCode"] in (200, 201), answer
+    return json.loads(answer["body"])
+
+
+def _timer(index: int, apart_ms: int) -> dict[str, object]:
+    due_at = _START + timedelta(hours=1, milliseconds=index * apart_ms)
+    return {"id": f"timer-{index:06}", "executeAt": due_at.isoformat(), **_sent(index)}
+
+
+def _schedule(index: int) -> dict[str, object]:
+    return {"cron": "0 1 * * *", "timeZone": "Europe/London", **_sent(index)}
+
+
+def _sent(index: int) -> dict[str, object]:
+    return {
+        "callbackUrl": "https://receiver.example/callbacks/orders",
+        "payload": {"orderId": index, "kind": "reminder"},
+    }
 
 
 def import_function(name: str) -> None:
@@ -128,11 +149,14 @@ def work() -> None:
     """
     importlib.import_module("duetime.runtime.wiring")  # which both functions need, and testing, too
     ids = {f"import of {name}": in_child(partial(import_function, name)) for name in ("timers_api", "poller")}
-    timers(_BATCH, apart_ms=0, is_fired=True)  # what Valgrind has translated and Python has cached serves all
+    items(_BATCH, is_fired=True)  # what Valgrind has translated and Python has cached serves all
     for number in _NUMBERS:
-        ids[f"created {number}"] = in_child(partial(timers, number, apart_ms=0, is_fired=False))
-        ids[f"drained {number}"] = in_child(partial(timers, number, apart_ms=0, is_fired=True))
-        ids[f"lone {number}"] = in_child(partial(timers, number, apart_ms=_APART_MS, is_fired=True))
+        for name, is_fired in (("created", False), ("drained", True)):
+            ids[f"{name} {number}"] = in_child(partial(items, number, is_fired=is_fired))
+            ids[f"{name} schedules {number}"] = in_child(
+                partial(items, number, is_fired=is_fired, are_schedules=True)
+            )
+        ids[f"lone {number}"] = in_child(partial(items, number, apart_ms=_APART_MS, is_fired=True))
     failed = [name for name, process_id in ids.items() if os.waitpid(process_id, 0)[1] != 0]
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")
@@ -161,12 +185,13 @@ def count() -> dict[str, int]:
     few, many = _NUMBERS
     each = {
         what: (whole[f"{what} {many}"] - whole[f"{what} {few}"]) // (many - few)
-        for what in ("created", "drained", "lone")
+        for what in ("created", "drained", "lone", "created schedules", "drained schedules")
     }
     return {
         "created": each["created"],
         "drained": each["drained"] - each["created"],
         "lone": each["lone"] - each["created"],
+        "occurrence": each["drained schedules"] - each["created schedules"],
         **{name: number for name, number in whole.items() if name.startswith("import")},
     }
 

@@ -26,6 +26,7 @@ from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer, TimerContent, TimerState, content_digest, new_timer
 from duetime.stores.backends.sql.tables import RowType
 from duetime.stores.core import timer_codec
+from duetime.stores.core.instants import milliseconds
 from duetime.stores.core.store import Store
 from duetime.stores.entities import TIMER
 from duetime.stores.open import open_store
@@ -218,17 +219,17 @@ def encode_outcome(outcome: Outcome) -> tuple[Any, ...]:
     assert timer.next_attempt_at is not None
     assert outcome.fired_at is not None
     assert outcome.expires_at is not None
-    at = timer_codec.milliseconds(timer.next_attempt_at)
+    at = milliseconds(timer.next_attempt_at)
     new = (
         RowType.FINISHED.value,
         at,
         outcome.state.value,
-        timer_codec.milliseconds(outcome.execute_at),
+        milliseconds(outcome.execute_at),
         outcome.firing_id,
         outcome.attempts,
-        timer_codec.milliseconds(outcome.fired_at),
+        milliseconds(outcome.fired_at),
         None,
-        timer_codec.milliseconds(outcome.expires_at),
+        milliseconds(outcome.expires_at),
         timer.attempt_log,
     )
     uuid = timer_uuid_bytes(timer.namespace, timer.timer_id)

@@ -8,7 +8,7 @@ import re
 from datetime import datetime
 from typing import Final
 from urllib.parse import quote
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from duetime.domain.times import MAX_INSTANT, to_milliseconds
 
@@ -86,8 +86,7 @@ def is_schedule(timer_id: str) -> bool:
 
 def occurrence_firing_id(namespace: str, schedule_id: str, scheduled_at: datetime) -> str:
     """Return the same for an occurrence however often, and by whichever timer, it is sent."""
-    schedule = timer_uuid(namespace, schedule_timer_id(schedule_id))
-    return str(uuid5(schedule, str(to_milliseconds(scheduled_at))))
+    return str(timer_uuid(namespace, occurrence_timer_id(schedule_id, scheduled_at)))
 
 
 _ESCALATION = re.compile(r"escalation:([0-9a-f]{8}):[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

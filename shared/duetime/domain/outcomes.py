@@ -86,7 +86,8 @@ class Outcome:
         timer = self.timer
         if self.schedule is not None and self.timer.is_schedule:
             return self.schedule.made_of is not None and self.schedule.made_of.is_of_attempt
-        return self.state.has_open_attempt or (self.attempts, self.firing_id) != (timer.attempts, timer.firing_id)
+        is_counted = self.attempts != timer.attempts or self.firing_id != timer.firing_id
+        return is_counted or self.state.has_open_attempt
 
     @property
     def is_put_off(self) -> bool:

@@ -378,15 +378,18 @@ def _ended(schedule: Schedule, end: ScheduleEnd) -> Schedule:
 
 def _moved(schedule: Schedule, passed_at: datetime, pending: Occurrence | None, *, firings: int = 0) -> Schedule:
     is_kept = pending is not None and schedule.kept_to is not None and pending.scheduled_at <= schedule.kept_to
-    return replace(
-        schedule,
+    return Schedule(  # ``replace`` takes three times as long, for each occurrence
+        policy=schedule.policy,
         passed_at=passed_at,
         pending=pending,
         number=schedule.number + 1,
         firings=schedule.firings + firings,
-        is_buffered=False,
+        open_at=schedule.open_at,
         kept_to=schedule.kept_to if is_kept else None,
         end=ScheduleEnd.NO_OCCURRENCE if pending is None else None,
+        pause=schedule.pause,
+        failures=schedule.failures,
+        call_id=schedule.call_id,
     )
 
 

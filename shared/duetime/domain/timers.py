@@ -11,6 +11,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum, StrEnum
+from functools import cached_property
 from typing import Final
 from uuid import UUID
 
@@ -152,12 +153,12 @@ class Timer:
     schedule: Schedule | None = None
     elsewhere: tuple[int, ...] = field(default=(), compare=False)
 
-    @property
+    @cached_property
     def schedule_id(self) -> str | None:
         """Return the schedule that it is, or is an occurrence of."""
         return ids.schedule_id_of(self.timer_id)
 
-    @property
+    @cached_property
     def is_schedule(self) -> bool:
         return ids.is_schedule(self.timer_id)
 

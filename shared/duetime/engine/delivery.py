@@ -116,7 +116,7 @@ class Delivery(ABC):
     def finish(self, attempt: Attempt, result: CallbackResult, now: datetime) -> None:
         """The callback of ``attempt`` has ended."""
 
-    def skips_queue(self, shard: ShardState, timer: Timer, page: Span) -> bool:
+    def skips_queue(self, shard: ShardState, timer: Timer, page: Span, *, now: datetime) -> bool:
         """Whether a due timer needs no turn in a queue. Takes it, if there is something to do about it.
 
         Asked while there is room for what is to be recorded.

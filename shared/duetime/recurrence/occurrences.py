@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
 from typing import Final, Protocol
@@ -11,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from duetime.domain.calendars import Calendar
 from duetime.domain.errors import InvalidInput
+from duetime.domain.hot_dataclass import hot_dataclass
 from duetime.domain.schedules import Occurrence
 from duetime.domain.times import MAX_INSTANT, MILLISECOND, MIN_INSTANT
 from duetime.recurrence import zones
@@ -54,6 +54,10 @@ class Recurrence:
         self._sources = sources
         self._looks_at_days = [not isinstance(each, Every) for each in sources]
         self._exclusions = exclusions
+        self._only = sources[0] if len(sources) == 1 and exclusions is None else None
+        """Most have one, of which nothing is left out: then there is nothing to choose."""
+        self._last: tuple[datetime | None, datetime | None] = None, None
+        """What was asked last, and the answer: schedules of the same times are due together, and ask the same."""
         self._start = spec.start_at or MIN_INSTANT
         self._end = min(spec.end_at or LAST_INSTANT, LAST_INSTANT)
         self._spread = Spread(spec.jitter_ms, spec.window_ms)
@@ -63,7 +67,15 @@ class Recurrence:
 
         None, too, when a search of ``MAX_STEPS`` finds excluded times alone.
         """
-        return _first(self._after(instant))
+        asked, at = self._last
+        if asked != instant:
+            at = _first(self._after(instant)) if self._only is None else self._next_of(self._only, instant)
+            self._last = instant, at
+        return at
+
+    def _next_of(self, source: Source, instant: datetime) -> datetime | None:
+        at = _found(source.next_after, max(instant, self._start - MILLISECOND))
+        return None if at is None or at > self._end else at
 
     def previous_before(self, instant: datetime) -> datetime | None:
         """Return the last scheduled time before ``instant``; None as in ``next_after``."""
@@ -141,7 +153,7 @@ class Recurrence:
                 raise _TooManySteps
 
 
-@dataclass(frozen=True, slots=True)
+@hot_dataclass(frozen=True, slots=True)
 class ScheduleOccurrences:
     """The occurrences of one schedule (``domain.schedules.Occurrences``)."""
 

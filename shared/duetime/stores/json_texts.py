@@ -14,11 +14,11 @@ _decode = msgspec.json.Decoder().decode
 
 
 def as_json(value: Any) -> str:
-    """The JSON text of a value of tuples, lists and dicts of what JSON has."""
+    """The JSON text of a value of tuples, lists and dicts of what JSON has, or of a struct."""
     try:
         return _encode(value).decode()
     except UnicodeEncodeError:  # a text that is no Unicode: the database refuses it, and only what it belongs to
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
 
 
 def read_json(text: str) -> Any:

@@ -39,13 +39,12 @@ class AtLeastOnceDelivery(Delivery):
         self._namespaces = namespaces
         self._in_flight = in_flight
 
-    def skips_queue(self, shard: ShardState, timer: Timer, page: Span) -> bool:
+    def skips_queue(self, shard: ShardState, timer: Timer, page: Span, *, now: datetime) -> bool:
         """Record what an answer means, or that none came in time: nothing is sent, so no limit may delay it."""
         view = self._namespaces.get(timer.namespace)
         if timer.state is not TimerState.WAITING or view is None or not view.is_readable:
             return False  # without its retry policy nobody knows what an answer means
-        now, monotonic = self._context.clock.now(), self._context.clock.monotonic()
-        attempt = self._in_flight.take(self, shard, timer, queue_key(timer), page, monotonic)
+        attempt = self._in_flight.take(self, shard, timer, queue_key(timer), page, self._context.clock.monotonic())
         attempt.fired_at = waiting_attempt(timer).started_at
         outcome = outcome_of_waiting(
             timer,

@@ -150,7 +150,7 @@ class AtMostOnceDelivery(Delivery):
         """False when so much is in flight in bytes that no more of this namespace should begin."""
         return self._payloads.wants(namespace)
 
-    def skips_queue(self, shard: ShardState, timer: Timer, page: Span) -> bool:
+    def skips_queue(self, shard: ShardState, timer: Timer, page: Span, *, now: datetime) -> bool:
         if self._in_flight.is_open(timer):
             return True
         is_overdue = timer.state is TimerState.FIRING
@@ -162,7 +162,7 @@ class AtMostOnceDelivery(Delivery):
             # An overdue execution ends whatever its host and its namespace's limits are. Anything else is left to the
             # next poller, and not looked at again by this one.
             if is_overdue:
-                self.start(attempt, self._clock.now())
+                self.start(attempt, now)
         return True
 
     def _has_time_for(self, timer: Timer) -> bool:

@@ -200,7 +200,7 @@ class Firing:
             if self._in_flight.is_taken(shard, *firing_key(timer)):
                 continue
             delivery = self._strategies.strategy_for(timer)
-            if has_record_room and delivery.skips_queue(shard, timer, page):
+            if has_record_room and delivery.skips_queue(shard, timer, page, now=now):
                 continue
             key = queue_key(timer)
             view = self._namespaces.get(key[0])

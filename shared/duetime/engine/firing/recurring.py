@@ -119,15 +119,14 @@ class RecurringDelivery(DecidedDelivery[Timer | Outcome]):
 
     # -- before it is sent -----------------------------------------------------------------------------------
 
-    def skips_queue(self, shard: ShardState, timer: Timer, page: Span) -> bool:
+    def skips_queue(self, shard: ShardState, timer: Timer, page: Span, *, now: datetime) -> bool:
         """Record at once what is too late, and as of all timers what an answer means."""
-        if super().skips_queue(shard, timer, page):
+        if super().skips_queue(shard, timer, page, now=now):
             return True
         schedule = timer.schedule
         view = self._namespaces.get(timer.namespace)
         if not timer.is_schedule or schedule is None or view is None or not view.is_usable:
             return False
-        now = self._context.clock.now()
         try:
             occurrences = self._occurrences_of(timer)
         except CalendarMissing:

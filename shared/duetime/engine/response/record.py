@@ -170,7 +170,8 @@ class Recorder:
         step = outcome.schedule
         if step is None or not outcome.timer.is_schedule:
             return []
-        return schedule_events(outcome.timer, step.schedule, step.occurrences, at=self._clock.now())
+        at = step.occurrences[0].recorded_at if step.occurrences else self._clock.now()
+        return schedule_events(outcome.timer, step.schedule, step.occurrences, at=at)
 
     def _write(self, batch: Sequence[_Item]) -> list[RecordStatus]:
         """In a thread."""

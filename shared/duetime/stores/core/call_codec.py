@@ -19,13 +19,8 @@ from duetime.domain.service_calls import (
 )
 from duetime.domain.times import MIN_INSTANT
 from duetime.stores.core.call_check import call_without_damage, checked_call
-from duetime.stores.core.timer_codec import (
-    instant,
-    milliseconds,
-    optional_instant,
-    optional_milliseconds,
-    readable_instant,
-)
+from duetime.stores.core.instants import instant, milliseconds, optional_instant, optional_milliseconds
+from duetime.stores.core.timer_codec import readable_instant
 from duetime.stores.decoding import DECODING_ERRORS, UnreadableError
 from duetime.stores.entities import SERVICE_CALL, TIMER
 from duetime.stores.entity import DAMAGED, Field, Kind, Row, Value

@@ -13,7 +13,7 @@ from duetime.domain.times import to_milliseconds
 from duetime.stores.backend import Backend, Query
 from duetime.stores.core.call_codec import LISTED, decode_or_salvage_call
 from duetime.stores.core.cursors import bound_cursor_of, bound_place_of
-from duetime.stores.core.timer_codec import milliseconds
+from duetime.stores.core.instants import milliseconds
 from duetime.stores.entities import (
     CALLS,
     CALLS_BY_NAME,

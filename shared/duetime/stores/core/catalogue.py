@@ -24,6 +24,7 @@ from duetime.stores.core.catalogue_codec import (
 )
 from duetime.stores.core.cursors import read_page
 from duetime.stores.core.deciding import Decision, decide
+from duetime.stores.core.instants import instant
 from duetime.stores.core.namespace_codec import (
     agreed,
     decode_namespace,
@@ -33,7 +34,6 @@ from duetime.stores.core.namespace_codec import (
     secrets_text,
     settings_text,
 )
-from duetime.stores.core.timer_codec import instant
 from duetime.stores.entities import (
     API_KEY,
     API_KEYS_OF_TENANT,

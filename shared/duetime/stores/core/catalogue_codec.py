@@ -9,7 +9,7 @@ from duetime.domain.errors import StoreError
 from duetime.domain.idempotency import IdempotencyRecord
 from duetime.domain.principals import Role
 from duetime.domain.times import MIN_INSTANT
-from duetime.stores.core.timer_codec import instant, milliseconds, optional_instant, optional_milliseconds
+from duetime.stores.core.instants import instant, milliseconds, optional_instant, optional_milliseconds
 from duetime.stores.decoding import DECODING_ERRORS, repaired, sound, text_or_empty, what_is_wrong, whole
 from duetime.stores.entities import IDEMPOTENCY_RECORD
 from duetime.stores.entity import DAMAGED, Row, Value

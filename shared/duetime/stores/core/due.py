@@ -13,12 +13,8 @@ from duetime.stores import backend as writes
 from duetime.stores.backend import Backend, Condition, Query, Scan
 from duetime.stores.core.cursors import cursor_of, place_of
 from duetime.stores.core.failure_codec import encode_failure
-from duetime.stores.core.timer_codec import (
-    decode,
-    instant,
-    milliseconds,
-    readable_instant,
-)
+from duetime.stores.core.instants import instant, milliseconds
+from duetime.stores.core.timer_codec import decode, readable_instant
 from duetime.stores.decoding import UnreadableError, can_be_stored, repaired
 from duetime.stores.entities import DUE, TIMER
 from duetime.stores.entity import DAMAGED, Place, Row, Value

@@ -9,12 +9,7 @@ from datetime import datetime
 from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.stores.backend import NOW
 from duetime.stores.core.call_check import checked_event
-from duetime.stores.core.timer_codec import (
-    instant,
-    milliseconds,
-    optional_instant,
-    optional_milliseconds,
-)
+from duetime.stores.core.instants import instant, milliseconds, optional_instant, optional_milliseconds
 from duetime.stores.decoding import DECODING_ERRORS, UnreadableError, repaired
 from duetime.stores.entities import EVENT
 from duetime.stores.entity import DAMAGED, Row

@@ -9,12 +9,7 @@ from duetime.domain.executions import Execution, ExecutionStatus, LoggedMessage
 from duetime.domain.service_calls import CallFailure, Method
 from duetime.domain.times import MIN_INSTANT
 from duetime.stores.core.call_check import checked_execution
-from duetime.stores.core.timer_codec import (
-    instant,
-    milliseconds,
-    optional_instant,
-    optional_milliseconds,
-)
+from duetime.stores.core.instants import instant, milliseconds, optional_instant, optional_milliseconds
 from duetime.stores.decoding import DECODING_ERRORS, repaired
 from duetime.stores.entities import EXECUTION
 from duetime.stores.entity import DAMAGED, Row, Value

@@ -14,7 +14,7 @@ from duetime.domain.times import to_milliseconds
 from duetime.stores import backend as writes
 from duetime.stores.backend import Alike, Backend, Comparison, Condition, Now, Query, Write, WriteStatus
 from duetime.stores.core.catalogue_codec import decode_counter
-from duetime.stores.core.timer_codec import instant, optional_instant
+from duetime.stores.core.instants import instant, optional_instant
 from duetime.stores.decoding import DECODING_ERRORS, repaired, what_is_wrong, whole
 from duetime.stores.entities import ALL_WORKERS, COUNTER, SHARD, WORKER
 from duetime.stores.entity import DAMAGED, Row, Value

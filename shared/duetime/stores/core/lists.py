@@ -10,13 +10,9 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.stores.backend import Backend, Query, Scan
 from duetime.stores.core.cursors import cursor_of, place_of
+from duetime.stores.core.instants import optional_milliseconds
 from duetime.stores.core.schedules import BEFORE_ALL
-from duetime.stores.core.timer_codec import (
-    decode_or_salvage,
-    optional_milliseconds,
-    readable_reason,
-    readable_tags,
-)
+from duetime.stores.core.timer_codec import decode_or_salvage, readable_reason, readable_tags
 from duetime.stores.entities import CORRELATED, OF_NAMESPACE, TIMER
 from duetime.stores.entity import DAMAGED, Place, Row, Value
 from duetime.stores.port.pages import PAGE_BYTES, Page

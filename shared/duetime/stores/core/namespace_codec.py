@@ -20,7 +20,7 @@ from duetime.domain.tenants import is_internal
 from duetime.domain.times import MIN_INSTANT, format_instant, read_instant
 from duetime.stores.backend import NOW, Now
 from duetime.stores.core.calendar_codec import calendar_row, read_calendar
-from duetime.stores.core.timer_codec import instant, milliseconds
+from duetime.stores.core.instants import instant, milliseconds
 from duetime.stores.decoding import DECODING_ERRORS, repaired, sound, text_or_empty, what_is_wrong, whole
 from duetime.stores.entity import Row
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from functools import lru_cache
+
+import msgspec
 
 from duetime.domain.namespaces import Pause
 from duetime.domain.occurrences import OccurrenceRecord, OccurrenceState
@@ -17,85 +18,101 @@ from duetime.domain.schedules import (
     ScheduleMisfire,
     SchedulePolicy,
 )
-from duetime.domain.times import MIN_INSTANT, to_milliseconds
 from duetime.stores.backend import Now
 from duetime.stores.core.failure_codec import decode_failure, encode_failure
+from duetime.stores.core.instants import instant, milliseconds
 from duetime.stores.decoding import DECODING_ERRORS, UnreadableError, whole
 from duetime.stores.entities import OCCURRENCE
 from duetime.stores.entity import DAMAGED, Row
-from duetime.stores.json_texts import as_json, read_json
+from duetime.stores.json_texts import as_json
+
+
+class _Stored(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """A schedule without what is as it is by default: it is written once for each occurrence. Milliseconds."""
+
+    passed_at: int
+    number: int
+    pending: tuple[int, int] | None = None
+    firings: int = 0
+    open_at: int | None = None
+    is_buffered: bool = False
+    kept_to: int | None = None
+    end: ScheduleEnd | None = None
+    pause: tuple[int, str | None] | None = None
+    misfire: ScheduleMisfire | None = None
+    catch_up_ms: int | None = None
+    overlap: Overlap | None = None
+    max_firings: int | None = None
+    pause_after: int | None = None
+    failures: tuple[int, int] | None = None
+    call_id: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Stored).decode
 
 
 def encode_schedule(schedule: Schedule) -> str:
-    """Return JSON without what is as it is by default: it is written once for each occurrence."""
     policy, pending, pause, failures = schedule.policy, schedule.pending, schedule.pause, schedule.failures
-    values = {
-        "passedAt": to_milliseconds(schedule.passed_at),
-        "number": schedule.number,
-        "pending": None if pending is None else [_ms(pending.scheduled_at), _ms(pending.due_at)],
-        "firings": schedule.firings or None,
-        "openAt": None if schedule.open_at is None else _ms(schedule.open_at),
-        "isBuffered": schedule.is_buffered or None,
-        "keptTo": None if schedule.kept_to is None else _ms(schedule.kept_to),
-        "end": schedule.end,
-        "pause": None if pause is None else [_ms(pause.at), pause.reason],
-        "misfire": None if policy.misfire is ScheduleMisfire.ALL else policy.misfire,
-        "catchUpMs": None if policy.catch_up_ms == DEFAULT_CATCH_UP_MS else policy.catch_up_ms,
-        "overlap": None if policy.overlap is Overlap.ALLOW else policy.overlap,
-        "maxFirings": policy.max_firings,
-        "pauseAfter": policy.pause_after,
-        "failures": None if failures is None else [failures.count, _ms(failures.last)],
-        "callId": schedule.call_id,
-    }
-    return as_json({name: value for name, value in values.items() if value is not None})
+    stored = _Stored(
+        milliseconds(schedule.passed_at),
+        schedule.number,
+        None if pending is None else (milliseconds(pending.scheduled_at), milliseconds(pending.due_at)),
+        schedule.firings,
+        None if schedule.open_at is None else milliseconds(schedule.open_at),
+        schedule.is_buffered,
+        None if schedule.kept_to is None else milliseconds(schedule.kept_to),
+        schedule.end,
+        None if pause is None else (milliseconds(pause.at), pause.reason),
+        None if policy.misfire is ScheduleMisfire.ALL else policy.misfire,
+        None if policy.catch_up_ms == DEFAULT_CATCH_UP_MS else policy.catch_up_ms,
+        None if policy.overlap is Overlap.ALLOW else policy.overlap,
+        policy.max_firings,
+        policy.pause_after,
+        None if failures is None else (failures.count, milliseconds(failures.last)),
+        schedule.call_id,
+    )
+    return as_json(stored)
 
 
 def decode_schedule(text: str) -> Schedule:
     """Return the schedule. Raises one of ``DECODING_ERRORS`` for anything that ``encode_schedule`` did not write."""
-    values = read_json(text)
-    pending, pause, end = (values.get(name) for name in ("pending", "pause", "end"))
-    open_at, kept_to, failures = (values.get(name) for name in ("openAt", "keptTo", "failures"))
+    try:
+        stored = _decode(text)
+    except msgspec.DecodeError as error:
+        raise ValueError("not a schedule") from error
+    pending, pause, failures = stored.pending, stored.pause, stored.failures
     return Schedule(
-        policy=_policy(
-            values.get("misfire", ScheduleMisfire.ALL),
-            values.get("catchUpMs", DEFAULT_CATCH_UP_MS),
-            values.get("overlap", Overlap.ALLOW),
-            values.get("maxFirings"),
-            values.get("pauseAfter"),
-        ),
-        passed_at=_at(values["passedAt"]),
-        pending=None if pending is None else Occurrence(*map(_at, pending)),
-        number=int(values["number"]),
-        firings=int(values.get("firings", 0)),
-        open_at=None if open_at is None else _at(open_at),
-        is_buffered=values.get("isBuffered", False),
-        kept_to=None if kept_to is None else _at(kept_to),
-        end=None if end is None else ScheduleEnd(end),
-        pause=None if pause is None else Pause(_at(pause[0]), pause[1]),
-        failures=None if failures is None else FailuresInARow(int(failures[0]), _at(failures[1])),
-        call_id=whole(values.get("callId")),
+        policy=_policy(stored.misfire, stored.catch_up_ms, stored.overlap, stored.max_firings, stored.pause_after),
+        passed_at=instant(stored.passed_at),
+        pending=None if pending is None else Occurrence(instant(pending[0]), instant(pending[1])),
+        number=stored.number,
+        firings=stored.firings,
+        open_at=None if stored.open_at is None else instant(stored.open_at),
+        is_buffered=stored.is_buffered,
+        kept_to=None if stored.kept_to is None else instant(stored.kept_to),
+        end=stored.end,
+        pause=None if pause is None else Pause(instant(pause[0]), pause[1]),
+        failures=None if failures is None else FailuresInARow(failures[0], instant(failures[1])),
+        call_id=stored.call_id,
     )
 
 
 @lru_cache(maxsize=1024)
 def _policy(
-    misfire: str, catch_up_ms: int, overlap: str, max_firings: int | None, pause_after: int | None
+    misfire: ScheduleMisfire | None,
+    catch_up_ms: int | None,
+    overlap: Overlap | None,
+    max_firings: int | None,
+    pause_after: int | None,
 ) -> SchedulePolicy:
     """Most schedules have one of a few."""
     return SchedulePolicy(
-        misfire=ScheduleMisfire(misfire),
-        catch_up_ms=catch_up_ms,
-        overlap=Overlap(overlap),
+        misfire=misfire or ScheduleMisfire.ALL,
+        catch_up_ms=DEFAULT_CATCH_UP_MS if catch_up_ms is None else catch_up_ms,
+        overlap=overlap or Overlap.ALLOW,
         max_firings=max_firings,
         pause_after=pause_after,
     )
-
-
-_ms = to_milliseconds
-
-
-def _at(ms: int) -> datetime:
-    return MIN_INSTANT + timedelta(milliseconds=ms)
 
 
 def encode_occurrence(record: OccurrenceRecord, *, recorded_at: Now | None = None) -> Row:
@@ -103,11 +120,11 @@ def encode_occurrence(record: OccurrenceRecord, *, recorded_at: Now | None = Non
     return (
         record.number,
         record.state._value_,
-        _ms(record.scheduled_at),
-        recorded_at or _ms(record.recorded_at),
-        None if record.last_scheduled_at is None else _ms(record.last_scheduled_at),
+        milliseconds(record.scheduled_at),
+        recorded_at or milliseconds(record.recorded_at),
+        None if record.last_scheduled_at is None else milliseconds(record.last_scheduled_at),
         record.count,
-        None if record.started_at is None else _ms(record.started_at),
+        None if record.started_at is None else milliseconds(record.started_at),
         record.attempts,
         encode_failure(record.failure),
         record.attempt_log,
@@ -124,11 +141,11 @@ def decode_occurrence(row: Row) -> OccurrenceRecord:
         return OccurrenceRecord(
             number=number,
             state=OccurrenceState(state),
-            scheduled_at=_at(scheduled_at),
-            recorded_at=_at(recorded_at),
-            last_scheduled_at=None if last_at is None else _at(last_at),
+            scheduled_at=instant(scheduled_at),
+            recorded_at=instant(recorded_at),
+            last_scheduled_at=None if last_at is None else instant(last_at),
             count=count,
-            started_at=None if started_at is None else _at(started_at),
+            started_at=None if started_at is None else instant(started_at),
             attempts=attempts,
             failure=None if failure is None else decode_failure(failure),
             attempt_log=None if log is None else whole(log),

@@ -17,16 +17,9 @@ from duetime.domain.timers import Rearm, Timer, TimerChange, changed, rearmed, r
 from duetime.stores import backend as writes
 from duetime.stores.backend import Backend, Condition, WriteStatus
 from duetime.stores.core.deciding import Decision, decide, find
+from duetime.stores.core.instants import instant
 from duetime.stores.core.schedules import removals_of_history
-from duetime.stores.core.timer_codec import (
-    decode,
-    decode_or_salvage,
-    encode_changed,
-    encode_new,
-    instant,
-    key_of,
-    keys_of,
-)
+from duetime.stores.core.timer_codec import decode, decode_or_salvage, encode_changed, encode_new, key_of, keys_of
 from duetime.stores.decoding import UnreadableError
 from duetime.stores.entities import TIMER
 from duetime.stores.entity import DAMAGED, Key, Row

@@ -6,11 +6,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
-from functools import lru_cache
+from datetime import datetime
 from typing import Any
 
-from duetime.domain.ids import timer_uuid_bytes
+from duetime.domain.ids import schedule_id_of, timer_uuid_bytes
 from duetime.domain.json_text import are_headers, is_policy
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import Outcome
@@ -23,9 +22,10 @@ from duetime.domain.timers import (
     TimerContent,
 )
 from duetime.domain.timers import TimerState as State
-from duetime.domain.times import MIN_INSTANT, to_milliseconds
+from duetime.domain.times import MIN_INSTANT
 from duetime.stores.backend import NOW, Now
 from duetime.stores.core.failure_codec import decode_failure, encode_failure
+from duetime.stores.core.instants import instant, milliseconds, optional_milliseconds
 from duetime.stores.core.schedule_codec import decode_schedule, encode_schedule
 from duetime.stores.decoding import DECODING_ERRORS, DamagedRow, UnreadableError, is_text, repaired
 from duetime.stores.entities import TIMER
@@ -35,17 +35,6 @@ from duetime.stores.json_texts import is_json
 _STATES = {state.value: state for state in State}
 """Looked up once: an enum's value costs more than the comparison, and a backlog is many rows."""
 _UNREADABLE = "the stored timer cannot be read"
-# Many timers share an instant: the due time of a burst, the creation time of a batch.
-instant = lru_cache(maxsize=4096)(lambda milliseconds: MIN_INSTANT + timedelta(milliseconds=milliseconds))
-milliseconds = lru_cache(maxsize=4096)(to_milliseconds)
-
-
-def optional_milliseconds(at: datetime | None) -> int | None:
-    return None if at is None else milliseconds(at)
-
-
-def optional_instant(at: int | None) -> datetime | None:
-    return None if at is None else instant(at)
 
 
 def key_of(timer: Timer) -> Key:
@@ -362,7 +351,7 @@ def _damaged(timer: Timer) -> list[str]:
         damaged.append("callback_timeout_seconds")
     if content.expire_after_ms is not None and content.expire_after_ms < 1:
         damaged.append("expire_after_ms")
-    if timer.schedule is not None or timer.schedule_id is not None:
+    if timer.schedule is not None or schedule_id_of(timer.timer_id) is not None:
         is_whole = timer.schedule is not None and timer.is_schedule == (content.timing_json is not None)
         if not is_whole or timer.schedule_id is None:
             damaged.append("schedule")
