@@ -152,10 +152,8 @@ class _Exchange:
         authorise(route.permission, request.principal, parameters)
         if route.method in WRITES:
             refuse_unsupported(request, route.conditions)
-            if (
-                route.query is None and request.query and not is_signed
-            ):  # a filter that is not read would let all through
-                read_query(NothingBody, request)
+            if route.query is None and request.query and not is_signed:
+                read_query(NothingBody, request)  # a filter that is not read would let all through
 
         # A signature names all that it is for, and nothing is stored before the endpoint has checked it.
         is_kept = route.is_keyed and route.keeps is not Keeps.RESOURCE and not is_signed
