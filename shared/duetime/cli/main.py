@@ -5,12 +5,12 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted; `
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from duetime.domain.errors import DuetimeError, InvalidSettings
+from duetime.runtime.aws_region import use_aws_region
 
 
 def main() -> NoReturn:
@@ -26,8 +26,7 @@ def run(arguments: Sequence[str]) -> int:
 
     from duetime.cli.app import app
 
-    if region := os.environ.get("AWS_REGION"):
-        os.environ["AWS_DEFAULT_REGION"] = region  # boto3 reads this one alone, the AWS CLI the other one first
+    use_aws_region()
     try:
         code = app.main(args=list(arguments), prog_name="duetime", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as help_:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -20,9 +20,15 @@ if TYPE_CHECKING:
     from duetime_client import RawJson
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 NONE = "none"
 _MAX_STDIN_CHARACTERS = 2 * 1024 * 1024
+
+
+def choice(values: Iterable[T]) -> click.Choice[T]:
+    """Return the type of an option that is one of ``values``, in any case, as the API takes them."""
+    return click.Choice(list(values), case_sensitive=False)
 
 
 class Instant(click.ParamType["datetime"]):

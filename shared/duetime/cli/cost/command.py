@@ -17,7 +17,7 @@ from duetime.cli.cost.prices import PricesInvalid, PriceTable, read_prices, ship
 from duetime.cli.cost.stack import HOSTS, TARGETS, cheaper_at, lambda_pollers, stack
 from duetime.cli.cost.workload import HOURS, Workload
 from duetime.cli.tables import show_table
-from duetime.cli.values import options
+from duetime.cli.values import choice, options
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,7 +34,7 @@ _workload_options = options(
     _number("--payload-bytes", (0, _MAX_PAYLOAD_BYTES), 100, "Bytes of a payload."),
     click.option(
         "--creates",
-        type=click.Choice(["single", "batch"], case_sensitive=False),
+        type=choice(["single", "batch"]),
         default="single",
         show_default=True,
         help="One timer a request, or as many as a batch takes.",
@@ -43,20 +43,20 @@ _workload_options = options(
     _number("--shards", (1, 65_536), 4, "Shards of all namespaces together."),
     click.option(
         "--sleep",
-        type=click.Choice(["auto", "never"], case_sensitive=False),
+        type=choice(["auto", "never"]),
         default="auto",
         show_default=True,
         help="Whether pollers on Lambda end while nothing is due.",
     ),
     click.option(
         "--target",
-        type=click.Choice(sorted(TARGETS), case_sensitive=False),
+        type=choice(sorted(TARGETS)),
         help="Service of the targets that timers have in the place of a URL.",
     ),
     click.option("--dashboard", "has_dashboard", is_flag=True, default=False, help="Count the dashboard."),
     click.option(
         "--capacity",
-        type=click.Choice(["on-demand", "provisioned"], case_sensitive=False),
+        type=choice(["on-demand", "provisioned"]),
         default="on-demand",
         show_default=True,
         help="How the table is billed. Provisioned: it follows the load and is used to 70 %.",

@@ -13,6 +13,7 @@ from duetime.cli.moving.found import Found
 from duetime.cli.moving.plan import Action, Planner, Step, carry_out_all, told
 from duetime.cli.remote import Remote, json_option, on_server, path
 from duetime.cli.tables import printable
+from duetime.cli.values import choice
 
 LEFT_OUT: Final = 3
 """Exit code: done, except for what could not be carried over."""
@@ -25,7 +26,7 @@ _AWS, _CRONTAB, _SYSTEM_CRONTAB = "aws", "crontab", "system-crontab"
 @click.option(
     "--format",
     "form",
-    type=click.Choice([_CRONTAB, _SYSTEM_CRONTAB, _AWS], case_sensitive=False),
+    type=choice([_CRONTAB, _SYSTEM_CRONTAB, _AWS]),
     help="A user's crontab, one with a user in each line, or JSON of AWS.  [default: crontab, or aws if it is JSON]",
 )
 @click.option(

@@ -11,7 +11,7 @@ import click
 
 from duetime.cli.remote import Remote, if_revision_option, json_option, on_server, path
 from duetime.cli.tables import show_item, show_items
-from duetime.cli.values import options
+from duetime.cli.values import choice, options
 from duetime.domain.calendars import Weekday
 from duetime.domain.namespaces import NAMESPACE_SECONDS
 
@@ -26,7 +26,7 @@ _put_options = options(
     click.option(
         "--weekday",
         "weekdays",
-        type=click.Choice(list(Weekday), case_sensitive=False),
+        type=choice(list(Weekday)),
         multiple=True,
         help="A weekday of business days. Can be repeated.  [default: MON to FRI]",
     ),

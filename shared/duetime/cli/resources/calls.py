@@ -10,7 +10,7 @@ import click
 
 from duetime.cli.remote import Remote, checked, given, if_revision_option, json_option, limit_option, on_server, path
 from duetime.cli.resources.batches import act_on_lines, make_of_lines
-from duetime.cli.values import Json, aimed, headers_option, options, read_stdin, tags_option
+from duetime.cli.values import Json, aimed, choice, headers_option, options, read_stdin, tags_option
 from duetime.domain.service_calls import MAX_NAME_CHARACTERS, CallStatus, Method
 from duetime.domain.targets import is_arn
 
@@ -31,7 +31,7 @@ _due_options = options(
 _request_options = options(
     click.option(
         "--method",
-        type=click.Choice([str(method) for method in Method], case_sensitive=False),
+        type=choice([str(method) for method in Method]),
         help="Method of the request.  [default: GET, or POST with a body]",
     ),
     headers_option,
@@ -96,7 +96,7 @@ def submit(*, remote: Remote, target: str, from_stdin: bool, follow: bool, as_js
 @calls.command("list")
 @click.option(
     "--status",
-    type=click.Choice([str(status) for status in CallStatus], case_sensitive=False),
+    type=choice([str(status) for status in CallStatus]),
     help="Calls in this status.",
 )
 @click.option("--tag", multiple=True, help="Calls with this tag; repeated: with all of them.")

@@ -8,7 +8,7 @@ import click
 
 from duetime.cli.remote import Remote, json_option, on_server
 from duetime.cli.tables import show_items
-from duetime.cli.values import Duration, Instant
+from duetime.cli.values import Duration, Instant, choice
 from duetime.domain.principals import Role
 
 _COLUMNS = {
@@ -35,7 +35,7 @@ def keys() -> None:
 @keys.command("create")
 @click.option(
     "--role",
-    type=click.Choice([str(role) for role in Role], case_sensitive=False),
+    type=choice([str(role) for role in Role]),
     required=True,
     help="What the key may do.",
 )

@@ -16,7 +16,7 @@ from duetime.cli.remote import (
     path,
 )
 from duetime.cli.tables import printable, show_item, show_items
-from duetime.cli.values import NONE, Json, OrNone, options, timer_filter_options
+from duetime.cli.values import NONE, Json, OrNone, choice, options, timer_filter_options
 
 if TYPE_CHECKING:
     from duetime_client import Redriven
@@ -54,7 +54,7 @@ _settings_options = options(
     ),
     click.option(
         "--misfire",
-        type=OrNone(click.Choice(["fire", "expire"], case_sensitive=False)),
+        type=OrNone(choice(["fire", "expire"])),
         metavar=f"fire|expire|{NONE}",
         help="What happens to timers that came due in a pause.",
     ),

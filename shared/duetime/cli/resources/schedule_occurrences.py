@@ -9,7 +9,7 @@ import click
 
 from duetime.cli.remote import Remote, item_path, json_option, on_server
 from duetime.cli.tables import show_items
-from duetime.cli.values import Duration, Instant, options
+from duetime.cli.values import Duration, Instant, choice, options
 
 _COLUMNS = {"LOCAL TIME": "localTime", "SCHEDULED AT": "scheduledAt", "DUE AT": "dueAt"}
 
@@ -37,13 +37,13 @@ timing_options = options(
     ),
     click.option(
         "--dst",
-        type=click.Choice(["once", "skip", "both"], case_sensitive=False),
+        type=choice(["once", "skip", "both"]),
         help="When clocks are changed: what is done with times that do not exist or happen twice.  [default: once]",
     ),
     click.option("--calendar", metavar="NAME", help="The calendar that knows the business days."),
     click.option(
         "--day-off",
-        type=click.Choice(["skip", "next", "previous"], case_sensitive=False),
+        type=choice(["skip", "next", "previous"]),
         help="What is done with occurrences on no business day of the calendar.  [default: skip]",
     ),
     click.option("--jitter", type=Duration(), help="Delay each occurrence by up to this."),

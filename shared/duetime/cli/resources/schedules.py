@@ -28,7 +28,7 @@ from duetime.cli.resources.schedule_occurrences import (
 )
 from duetime.cli.resources.timers import TIMER_CLEARABLE, content_options, escalate_option
 from duetime.cli.tables import show_item, show_items, show_moved
-from duetime.cli.values import Instant, Json, aimed, dry_run_option, options
+from duetime.cli.values import Instant, Json, aimed, choice, dry_run_option, options
 from duetime.domain.times import format_instant
 
 if TYPE_CHECKING:
@@ -46,13 +46,13 @@ _LIST_COLUMNS = {
 _policy_options = options(
     click.option(
         "--misfire",
-        type=click.Choice(["all", "latest", "skip"], case_sensitive=False),
+        type=choice(["all", "latest", "skip"]),
         help="What is done with occurrences that were missed, by an outage or a pause.  [default: all]",
     ),
     click.option("--catch-up", metavar="DURATION", help="With --misfire all: how old they may be.  [default: 1h]"),
     click.option(
         "--overlap",
-        type=click.Choice(["allow", "skip", "bufferOne"], case_sensitive=False),
+        type=choice(["allow", "skip", "bufferOne"]),
         help="What is done while an earlier occurrence is retried or in flight.  [default: allow]",
     ),
     click.option("--max-firings", type=click.IntRange(1), help="End the schedule after so many."),
@@ -177,7 +177,7 @@ def put(
 @content_options
 @click.option(
     "--clear",
-    type=click.Choice(_CLEARABLE, case_sensitive=False),
+    type=choice(_CLEARABLE),
     multiple=True,
     help="Value to clear. Can be repeated.",
 )
@@ -213,7 +213,7 @@ def show(*, remote: Remote, namespace: str, schedule_id: str, as_json: bool) -> 
 @click.argument("namespace")
 @click.option(
     "--state",
-    type=click.Choice(["Active", "Paused", "Ended", "Unreadable"], case_sensitive=False),
+    type=choice(["Active", "Paused", "Ended", "Unreadable"]),
     help="In this state.",
 )
 @_filter_options

@@ -27,6 +27,7 @@ from duetime.cli.values import (
     Duration,
     Json,
     aimed,
+    choice,
     dry_run_option,
     headers_option,
     options,
@@ -70,7 +71,7 @@ _due_options = options(
     click.option("--time-zone", "--tz", metavar="ZONE", help="Time zone of --local-time, like Europe/Berlin."),
     click.option(
         "--dst",
-        type=click.Choice(["once", "skip"], case_sensitive=False),
+        type=choice(["once", "skip"]),
         help="A --local-time that does not exist fires right after the gap, or is refused.  [default: once]",
     ),
 )
@@ -197,7 +198,7 @@ def list_timers(*, remote: Remote, namespace: str, limit: int, as_json: bool, **
 @content_options
 @click.option(
     "--clear",
-    type=click.Choice(TIMER_CLEARABLE, case_sensitive=False),
+    type=choice(TIMER_CLEARABLE),
     multiple=True,
     help="Value to clear. Can be repeated.",
 )
