@@ -21,6 +21,7 @@ from duetime.delivery.port import Callback, CallbackResult
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.timers import Timer
 from duetime.domain.times import parse_instant
+from duetime.engine.flow.queues import TokenBucket
 from duetime.engine.settings import EngineSettings
 from duetime.stores.core.store import Store
 from duetime.stores.port.timers import PutMode
@@ -68,32 +69,15 @@ class Found:
     ended_seconds: float = inf
 
 
-class _Units:
-    """Units of one second, which fill up again by the clock."""
-
-    def __init__(self, clock: VirtualClock, per_second: float) -> None:
-        self._clock = clock
-        self._per_second = self._left = per_second
-        self._seen_at = 0.0
-
-    def has(self, number: int) -> bool:
-        elapsed = self._clock.elapsed_seconds - self._seen_at
-        self._seen_at += elapsed
-        self._left = min(self._per_second, self._left + elapsed * self._per_second)
-        return self._left >= number
-
-    def take(self, number: int) -> None:
-        self._left -= number
-
-
 class _Table:
     """A store that refuses the writes for which its shard or the table has no units."""
 
     def __init__(self, store: Store, clock: VirtualClock, limits: Limits, shards: int, found: Found) -> None:
         self._store = store
         self._found = found
-        self._table = _Units(clock, limits.table_units)
-        self._shards = [_Units(clock, limits.shard_units) for _ in range(shards)]
+        self._clock = clock
+        self._table = _writes(limits.table_units)
+        self._shards = [_writes(limits.shard_units) for _ in range(shards)]
 
     def put(self, timers: Sequence[Timer], now: datetime) -> None:
         taken = [timer for timer in timers if self._takes(timer.shard_id)]
@@ -109,12 +93,17 @@ class _Table:
         return [next(statuses) if is_one else RecordStatus.UNAVAILABLE for is_one in is_taken]
 
     def _takes(self, shard_id: int) -> bool:
-        units = self._shards[shard_id], self._table
-        if not all(each.has(_WRITE_UNITS) for each in units):
+        buckets, monotonic = (self._shards[shard_id], self._table), self._clock.monotonic()
+        if any(each.wait_seconds(monotonic) for each in buckets):
             return False
-        for each in units:
-            each.take(_WRITE_UNITS)
+        for each in buckets:
+            each.take()
         return True
+
+
+def _writes(units: float) -> TokenBucket:
+    """A token for each write that the units of a second allow."""
+    return TokenBucket(units / _WRITE_UNITS, monotonic=0.0)
 
 
 class _Threads:
