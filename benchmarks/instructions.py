@@ -72,10 +72,6 @@ def items(number: int, *, apart_ms: int = 0, is_fired: bool, are_schedules: bool
     settings = load_settings(LocalSettings, {"store": "sqlite://", "event_publishers": "webhook"}, environ={})
     clock = VirtualClock(_START)
     with virtual_service(settings, clock, AnswersAtOnce(), is_sending=False) as service:
-        thread = threading.Thread(target=service.run, daemon=True)
-        thread.start()
-        service.wait_until_started()
-        service.settle()
         for first in range(0, number, _BATCH):
             batch = range(first, min(first + _BATCH, number))
             if are_schedules:
@@ -85,6 +81,11 @@ def items(number: int, *, apart_ms: int = 0, is_fired: bool, are_schedules: bool
                 given = {"timers": [_timer(index, apart_ms) for index in batch]}
                 answer = _ask(service.handler, "POST", "timers/batch", given)
                 assert all(item["status"] == 201 for item in answer["items"]), answer
+        # Only now: an engine that ran already would look at what is being stored, more or less often by chance.
+        thread = threading.Thread(target=service.run, daemon=True)
+        thread.start()
+        service.wait_until_started()
+        service.settle()
         if is_fired:
             advanced = service.advance(_START + timedelta(hours=2), timeout_seconds=600)
             assert advanced.attempts == number, advanced
