@@ -135,9 +135,18 @@ def test_a_correlation_id_comes_from_the_body_the_header_or_is_made(calls: CallW
     assert calls.submitted(headers={"x-correlation-id": ""})["correlationId"]
 
 
-def test_a_correlation_id_that_cannot_be_one_names_its_header(calls: CallWorld) -> None:
-    answer = calls.submit(headers={"x-correlation-id": "x" * 256})
-    assert (answer.status, list(answer.faults)) == (400, ["X-Correlation-Id"])
+@pytest.mark.parametrize("of_header", ["x" * 256, "Zoë"])
+@pytest.mark.parametrize("of_body", [None, "c1"])
+def test_a_correlation_id_that_cannot_be_one_names_its_header(
+    calls: CallWorld, of_body: str | None, of_header: str
+) -> None:
+    wrong = {"x-correlation-id": of_header}
+    call_id = calls.submitted()["id"]
+    for answer in (
+        calls.submit(correlationId=of_body, headers=wrong),
+        calls.post(call_id, "rerun", {"correlationId": of_body}, headers=wrong),
+    ):
+        assert (answer.status, list(answer.faults)) == (400, ["X-Correlation-Id"])
 
 
 # -- idempotency -------------------------------------------------------------------------------------------------

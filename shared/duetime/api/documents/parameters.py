@@ -12,7 +12,7 @@ from duetime.api.documents.schemas import REFERENCE, parameter_schema
 from duetime.api.http.idempotency import IDEMPOTENCY_KEY, REPLAYED
 from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH
 from duetime.api.http.route import Route
-from duetime.api.http.validators import IDEMPOTENCY_KEY_PATTERN, MAX_CORRELATION_ID_CHARACTERS
+from duetime.api.http.validators import HEADER_TEXT_PATTERN
 from duetime.api.schedules.requests import SCHEDULE_ID_SCHEMA
 from duetime.api.timers.requests import TIMER_ID_SCHEMA
 from duetime.domain.answers import AnswerKind
@@ -46,15 +46,11 @@ _HEADERS: Final[dict[str, tuple[str, Json]]] = {
     ),
     IDEMPOTENCY_KEY: (
         "makes it safe to send the request again: within a day the same key and request get the first response",
-        {"type": "string", "pattern": IDEMPOTENCY_KEY_PATTERN, "examples": ["invoice-4711-2026-11"]},
+        {"type": "string", "pattern": HEADER_TEXT_PATTERN, "examples": ["invoice-4711-2026-11"]},
     ),
     "X-Correlation-Id": (
         "the correlation id, when the body has none and this is not empty",
-        {
-            "type": "string",
-            "pattern": f"^[!-~]{{0,{MAX_CORRELATION_ID_CHARACTERS}}}$",
-            "examples": ["order-4711"],
-        },
+        {"type": "string", "pattern": f"^$|{HEADER_TEXT_PATTERN}", "examples": ["order-4711"]},
     ),
     "Last-Event-ID": (
         "the sequence of the last event that was received; counts for the parameter after, unless it is empty",

@@ -14,7 +14,16 @@ from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH
 
 _METHODS: Final = "GET, HEAD, POST, PUT, PATCH, DELETE"
 _ACCEPTED: Final = ", ".join(
-    ("Authorization", "Content-Type", IDEMPOTENCY_KEY, IF_MATCH, IF_NONE_MATCH, "Last-Event-ID", "X-Request-Id")
+    (
+        "Authorization",
+        "Content-Type",
+        IDEMPOTENCY_KEY,
+        IF_MATCH,
+        IF_NONE_MATCH,
+        "Last-Event-ID",
+        "X-Correlation-Id",
+        "X-Request-Id",
+    )
 )
 _EXPOSED: Final = ", ".join(
     ("Allow", "ETag", REPLAYED, "Location", "Retry-After", "WWW-Authenticate", "X-Request-Id")

@@ -57,7 +57,7 @@ def given_key(request: Request) -> str | None:
     if len(header) > 1 and header[0] == header[-1] == '"' and not {'"', "\\"} & set(header[1:-1]):
         header = header[1:-1]
     try:
-        return validators.idempotency_key(header)
+        return validators.header_text(header)
     except ValueError as error:
         raise InvalidInput(IDEMPOTENCY_KEY, str(error)) from None
 

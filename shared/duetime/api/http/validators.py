@@ -28,14 +28,14 @@ MAX_HEADERS_BYTES = 8 * 1024
 MAX_TAGS = 20
 MAX_TAG_CHARACTERS = 128
 MAX_CORRELATION_ID_CHARACTERS = 255
-MAX_IDEMPOTENCY_KEY_CHARACTERS = 255
+MAX_HEADER_TEXT_CHARACTERS = 255
 MAX_RETRY_POLICY_TEXT = 2 * 1024
 TEXT_PATTERN = r"^[^\u0000-\u001f\u007f-\u009f]*$"
 """Without control characters. Patterns are for the document: regular expressions that ECMAScript reads alike."""
 LOCAL_TIME_PATTERN = "^(?:19[7-9][0-9]|[2-9][0-9]{3})-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(?::[0-9]{2})?$"
 HEADER_NAME_PATTERN = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 HEADER_VALUE_PATTERN = r"^[\t\x20-\x7e\xa0-\xff]*$"
-IDEMPOTENCY_KEY_PATTERN = rf"^[!-~](?:[ -~]{{0,{MAX_IDEMPOTENCY_KEY_CHARACTERS - 2}}}[!-~])?$"
+HEADER_TEXT_PATTERN = rf"^[!-~](?:[ -~]{{0,{MAX_HEADER_TEXT_CHARACTERS - 2}}}[!-~])?$"
 _MAX_HEADERS_TEXT = 4 * MAX_HEADERS_BYTES
 _CACHED_CHECKS = 128
 
@@ -47,7 +47,7 @@ _TOKEN = re.compile(HEADER_NAME_PATTERN)
 _LOCAL_TIME = re.compile(LOCAL_TIME_PATTERN)
 _HEADER_VALUE = re.compile(HEADER_VALUE_PATTERN)
 _DIGITS = re.compile(r"[0-9]{1,15}")
-_IDEMPOTENCY_KEY = re.compile(IDEMPOTENCY_KEY_PATTERN)
+_HEADER_TEXT = re.compile(HEADER_TEXT_PATTERN)
 _TEXT = re.compile(TEXT_PATTERN)
 
 
@@ -226,9 +226,9 @@ def text(value: str, max_characters: int) -> str:
     return value
 
 
-def idempotency_key(value: str) -> str:
-    """Printable ASCII: what a header can carry as well."""
-    if _IDEMPOTENCY_KEY.fullmatch(value) is None:
-        limit = MAX_IDEMPOTENCY_KEY_CHARACTERS
+def header_text(value: str) -> str:
+    """Check an idempotency key, or a correlation id in a header: what a header carries and no hop changes."""
+    if _HEADER_TEXT.fullmatch(value) is None:
+        limit = MAX_HEADER_TEXT_CHARACTERS
         raise ValueError(f"must have 1 to {limit} printable ASCII characters, without space at either end")
     return value

@@ -76,7 +76,7 @@ def read_submission(
     call_request = read_request("request", body.request, egress)
     due = _due(body.due_at, body.delay, now)
     asked = _asked(body) | {"request": call_request}
-    correlation_id = body.correlation_id or _correlation_id(request) or new_id()
+    correlation_id = _correlation_id(request, body.correlation_id) or new_id()
     return Submission(
         **asked | {"correlation_id": correlation_id},
         digest=call_digest(**asked, due=due.asked),
@@ -99,7 +99,7 @@ def read_rerun(request: Request, found: RawObject, *, now: datetime) -> Callable
         due=due.asked,
         idempotency_key=_idempotency_key(request, body.idempotency_key),
         asked_correlation_id=body.correlation_id,
-        correlation_id=body.correlation_id or _correlation_id(request),
+        correlation_id=_correlation_id(request, body.correlation_id),
     )
 
 
@@ -195,14 +195,16 @@ def _idempotency_key(request: Request, given: str | None) -> str | None:
     return header
 
 
-def _correlation_id(request: Request) -> str | None:
+def _correlation_id(request: Request, given: str | None) -> str | None:
+    """Return the one of the body or else of the header, which must be right either way."""
     header = request.header(CORRELATION_ID.lower())
     if not header:
-        return None
+        return given
     try:
-        return validators.correlation_id(header)
+        found = validators.header_text(header)
     except ValueError as error:
         raise InvalidInput(CORRELATION_ID, str(error)) from None
+    return given or found
 
 
 def _check_body_size(found: RawObject) -> None:

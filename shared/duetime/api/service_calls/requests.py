@@ -48,13 +48,13 @@ _HEADERS_SCHEMA = headers_schema("headers of framing and of the connection, and 
 _BODY_SCHEMA = {
     "description": "any JSON, at most 256 KiB: a string is sent as its text, any other value as the JSON text given"
 }
-_KEY_SCHEMA = {"type": "string", "pattern": validators.IDEMPOTENCY_KEY_PATTERN}
+_KEY_SCHEMA = {"type": "string", "pattern": validators.HEADER_TEXT_PATTERN}
 
 Name = Annotated[str, AfterValidator(call_validators.name), WithJsonSchema(text_schema(MAX_NAME_CHARACTERS))]
 Headers = Annotated[str, AfterValidator(call_validators.headers), WithJsonSchema(_HEADERS_SCHEMA)]
 RequestBody = Annotated[str, WithJsonSchema(_BODY_SCHEMA)]
 HttpMethod = Annotated[Method, Field(strict=False)]
-IdempotencyKey = Annotated[str, AfterValidator(validators.idempotency_key), WithJsonSchema(_KEY_SCHEMA)]
+IdempotencyKey = Annotated[str, AfterValidator(validators.header_text), WithJsonSchema(_KEY_SCHEMA)]
 CallId = Annotated[str, WithJsonSchema({"type": "string", "format": "uuid"})]
 TimeoutSeconds = Annotated[int, Field(ge=1, le=MAX_TIMEOUT_SECONDS)]
 
