@@ -18,14 +18,13 @@ import pytest
 from duetime.api.http.request_models import EXAMPLE_TARGET
 from tests.support.processes import ROOT, DuetimeServer, command_environment
 
-pytestmark = pytest.mark.openapi
-
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
 NODE = ROOT / ".venv-openapi/npm/node_modules"
 PYTHON = ROOT / ".venv-openapi/bin"
 TOOL_SECONDS = 1500
 """For each tool, far more than any takes: other suites run beside them."""
+pytestmark = [pytest.mark.openapi, pytest.mark.timeout(TOOL_SECONDS + 100)]
 CASES = 10
 """For each operation, kind of data and phase."""
 
