@@ -12,6 +12,7 @@ import pytest
 from duetime_client import (
     NO_RETRIES,
     Conflict,
+    InvalidArgument,
     InvalidRequest,
     NewServiceCall,
     NewTimer,
@@ -186,6 +187,18 @@ def test_a_server_that_is_not_there_did_nothing(connect: Connect) -> None:
     with pytest.raises(Unreachable) as failure:
         connect("http://127.0.0.1:1", retries=QUICK).timers().fire("t")
     assert not failure.value.may_have_been_done
+
+
+def test_a_closed_client_says_so(server: CallServer, connect: Connect) -> None:
+    closed = connect(server.url, tenant=TENANT)
+    closed.close()
+    for act in (
+        closed.health,
+        lambda: closed.timers("orders").get("a"),
+        lambda: next(closed.service_calls.follow("a")),
+    ):
+        with pytest.raises(InvalidArgument, match="the client is closed"):
+            act()
 
 
 def test_silence_has_an_end(connect: Connect) -> None:

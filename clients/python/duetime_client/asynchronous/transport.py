@@ -13,7 +13,7 @@ import httpx
 
 from duetime_client.call_models import CallEvent
 from duetime_client.connecting import KEPT_SECONDS, REQUEST_ID, ApiKeyAuth, Connecting, failure
-from duetime_client.errors import DuetimeError
+from duetime_client.errors import DuetimeError, InvalidArgument
 from duetime_client.following import Following
 from duetime_client.models import PageT, summed
 from duetime_client.requests import TENANT, Answer, Request, changing, listing, principal_request, segment
@@ -147,6 +147,8 @@ class AsyncTransport:
         self, request: Request[Any], headers: Mapping[str, str], *, is_stream: bool = False
     ) -> httpx.Response:
         """Return an answer whose head has arrived."""
+        if self._http.is_closed:  # httpx's own error is none of its family
+            raise InvalidArgument("the client is closed")
         try:
             built = self._http.build_request(
                 request.method,
