@@ -54,7 +54,7 @@ class Deployment:
 
 
 def build() -> Path:
-    """What `sam build` makes of the repository for this machine's Python. Made again when an input has changed."""
+    """Build what `sam build` makes of the repository for this machine's Python, again when an input has changed."""
     directory = _BUILDS / (_PREFIX + _digest_of_inputs())
     _BUILDS.mkdir(exist_ok=True)
     with (_BUILDS / _LOCK).open("w") as lock:
@@ -112,7 +112,8 @@ def deploy(build_directory: Path, endpoint_url: str, **parameters: str) -> Deplo
 
 
 def _without_what_the_emulator_refuses(path: Path) -> Path:
-    """The template beside ``path`` without alarms on several metrics and the dashboard, which shows all alarms."""
+    """Return the template beside ``path`` without alarms on several metrics and the dashboard, which shows all
+    alarms."""
     from cfnlint.decode import decode  # it takes a second to import
 
     template, errors = decode(str(path))
@@ -131,7 +132,7 @@ def _without_what_the_emulator_refuses(path: Path) -> Path:
 
 
 def first_key(deployment: Deployment) -> str:
-    """An admin's API key of the tenant ``default``, made by the command as an operator makes it."""
+    """Make an admin's API key of the tenant ``default`` by the command, as an operator makes it."""
     tables = f"{deployment.outputs['TableName']}?calls={deployment.outputs['CallsTableName']}"
     store = f"dynamodb://{tables}&region={REGION}&endpoint_url={deployment.endpoint_url}"
     arguments = ["keys", "create", "--role", "admin", "--name", "first", "--store"]
@@ -141,7 +142,7 @@ def first_key(deployment: Deployment) -> str:
 
 
 def examine(deployment: Deployment) -> Any:
-    """What `duetime doctor --aws` finds."""
+    """Print what `duetime doctor --aws` finds."""
     arguments = ["doctor", "--aws", STACK_NAME, "--region", REGION, "--json"]
     return json.loads(run_command(arguments, AWS_ENDPOINT_URL=deployment.endpoint_url, **_CREDENTIALS).stdout)
 

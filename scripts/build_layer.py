@@ -109,7 +109,7 @@ def library_faults(packages: Path, architecture: str) -> Iterator[str]:
 
 
 def newest_glibc(library: bytes) -> tuple[int, int]:
-    """The newest version of glibc that a library asks for; (0, 0): none."""
+    """Return the newest version of glibc that a library asks for; (0, 0): none."""
     versions = ((int(major), int(minor)) for major, minor in _GLIBC_VERSION.findall(library))
     return max(versions, default=(0, 0))
 
@@ -121,7 +121,7 @@ def platform_options(version: str, architecture: str) -> list[str]:
 
 
 def find_python(version: str, preferred: str | None) -> str | None:
-    """An interpreter of this minor version that really runs (a version manager's shim may not)."""
+    """Find an interpreter of this minor version that really runs (a version manager's shim may not)."""
     for candidate in _candidates(version, preferred):
         command = [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
         try:

@@ -19,13 +19,14 @@ SUITES = ("contract", "crash", "workers")
 
 
 def is_version_of(kind: StoreKind, version: str) -> bool:
-    """Whether ``version``, which a server says of itself, is the one that the table has: MariaDB speaks as MySQL."""
+    """Tell whether ``version``, which a server says of itself, is the one that the table has: MariaDB speaks as
+    MySQL."""
     is_relative = any(name in version for name in ("MariaDB", "TiDB") if name != kind.name)
     return not is_relative and re.search(rf"(?<![\d.]){re.escape(kind.ran_on)}(?!\d)", version) is not None
 
 
 def unproved(met: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What the table calls supported and ``met`` does not show, a line for each suite of each store."""
+    """Return what the table calls supported and ``met`` does not show, a line for each suite of each store."""
     found = {
         (kind.name, each["suite"])
         for each in met

@@ -30,7 +30,7 @@ _DENY = {
 
 
 def stack_policy(*, allows_replacement: bool) -> str:
-    """The policy as JSON. Without a statement that allows an update, CloudFormation denies it."""
+    """Return the policy as JSON. Without a statement that allows an update, CloudFormation denies it."""
     return json.dumps({"Statement": [_ALLOW] if allows_replacement else [_ALLOW, _DENY]})
 
 

@@ -76,5 +76,5 @@ def _routes(body: dict[str, Any]) -> Iterator[_Route]:
 
 
 def _function_of(uri: dict[str, str]) -> str:
-    """The logical id in ``{"Fn::Sub": "arn:...:path/.../functions/${TimersApi.Arn}/invocations"}``."""
+    """Return the logical id in ``{"Fn::Sub": "arn:...:path/.../functions/${TimersApi.Arn}/invocations"}``."""
     return uri["Fn::Sub"].partition("/functions/${")[2].partition(".Arn}")[0]

@@ -73,7 +73,8 @@ def render() -> str:
 
 
 def _grouped() -> dict[tuple[str, ...], list[str]]:
-    """The rows of the table by the entry points that read them. A setting whose default differs has several rows."""
+    """Return the rows of the table by the entry points that read them. A setting whose default differs has several
+    rows."""
     readers: dict[str, list[str]] = {}
     for title, model in SECTIONS:
         for name, field in model.model_fields.items():

@@ -69,7 +69,7 @@ def ids(last: int) -> Callable[[datetime], str]:
 
 
 def life(statuses: tuple[int | None, ...], seed: int) -> Iterator[CallEvent]:
-    """The events of a call whose attempts end with ``statuses``; None: without an answer in time. Of one
+    """Return the events of a call whose attempts end with ``statuses``; None: without an answer in time. Of one
     that is changed and cancelled when there are none."""
     make = ids(seed)
     now = START
@@ -131,7 +131,7 @@ def _concluded(step: Transition, status: int | None, new_id: Callable[[], str], 
 
 
 def examples() -> dict[CallEventType, CallEvent]:
-    """One of each type."""
+    """Make one event of each type."""
     found: dict[CallEventType, CallEvent] = {}
     for event in (*life((503, 204), 1), *life((503, 503), 500), *life((), 900)):
         found.setdefault(event.type, event)
@@ -139,7 +139,7 @@ def examples() -> dict[CallEventType, CallEvent]:
 
 
 def render_page(page: str) -> str:
-    """``page`` with the examples as they are now."""
+    """Render ``page`` with the examples as they are now."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     made = examples()
@@ -160,7 +160,7 @@ def _block(value: Any) -> str:
 
 
 def render_sample() -> str:
-    """What EventBridge delivers when a service call fails."""
+    """Render what EventBridge delivers when a service call fails."""
     event = examples()[CallEventType.FAILED]
     document = {
         "version": "0",

@@ -67,14 +67,15 @@ def parameter(field: str) -> str:
 
 
 def written() -> dict[str, FieldInfo]:
-    """The settings that become parameters here, in the order of their models."""
+    """Return the settings that become parameters here, in the order of their models."""
     fields = {name: field for model in FUNCTIONS.values() for name, field in model.model_fields.items()}
     poller_first = {**PollerSettings.model_fields, **fields}
     return {name: poller_first[name] for name in poller_first if name not in BY_HAND and name not in NO_PARAMETERS}
 
 
 def properties(field: FieldInfo) -> dict[str, Any]:
-    """The parameter of a setting. Numbers have their bounds; what has no default, or a long one, may stay empty."""
+    """Return the parameter of a setting. Numbers have their bounds; what has no default, or a long one, may stay
+    empty."""
     kinds = set(get_args(field.annotation)) or {field.annotation}
     if bool in kinds:
         found: dict[str, Any] = {
@@ -129,7 +130,7 @@ MARKS = {
 
 
 def render(path: Path) -> str:
-    """The text of ``path`` with the part between its marks made anew."""
+    """Render the text of ``path`` with the part between its marks made anew."""
     begin, end = MARKS[path]
     before, _, rest = path.read_text(encoding="utf-8").partition(begin)
     _, _, after = rest.partition(end)

@@ -71,7 +71,7 @@ def _encoded(name: str, items: Iterable[ItemT], kind: type, encode: Callable[[It
 
 
 def _raw(item: RawJson, member: str) -> tuple[str, bytes]:
-    """What the API takes, digit for digit, and the value of ``member``, which is made when it is not there."""
+    """Return what the API takes, digit for digit, and the value of ``member``, which is made when it is not there."""
     given = json.loads(item.text, parse_int=str, parse_float=str)
     if not isinstance(given, dict):
         raise InvalidArgument("must be an object")
@@ -90,7 +90,7 @@ def encoded_refs(name: str, ids: Iterable[str], revisions: Mapping[str, int]) ->
 
 
 def item_results(answer: Answer, ids: Sequence[str | None], *, is_removal: bool = False) -> tuple[ItemResult, ...]:
-    """One for each of ``ids``, in order."""
+    """Return one for each of ``ids``, in order."""
     document = answer.json()
     items = document.get("items") if isinstance(document, dict) else None
     if not isinstance(items, list) or len(items) != len(ids):
@@ -115,7 +115,7 @@ def _item_result(item_id: str | None, item: Mapping[str, Any], answer: Answer, *
 
 
 def failed_items(ids: Sequence[str | None], error: DuetimeError) -> tuple[ItemResult, ...]:
-    """What is known of items whose request has failed as a whole."""
+    """Return what is known of items whose request has failed as a whole."""
     status = getattr(error, "status", None)
     return tuple(ItemResult(id=each, status=status, error=error) for each in ids)
 

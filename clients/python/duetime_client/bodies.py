@@ -102,12 +102,12 @@ WEBHOOK: Table = {"url": ("url", plain), "event_types": ("eventTypes", texts), "
 
 
 def body(table: Table, **given: Any) -> dict[str, Any]:
-    """None is as good as nothing."""
+    """Leave out what is None."""
     return without_nulls(members(table, given))
 
 
 def patch(table: Table, **given: Any) -> dict[str, Any]:
-    """None clears; UNSET, and what is not given, stays as it is."""
+    """Make a merge patch: None clears; UNSET, and what is not given, stays as it is."""
     return members(table, given)
 
 

@@ -108,7 +108,7 @@ class ApiKeyAuth(httpx.Auth):
 
 
 def failure(error: Exception, url: str, request_id: str | None) -> DuetimeError:
-    """What an error of httpx means."""
+    """Return what an error of httpx means."""
     if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.InvalidURL | UnicodeError):
         return InvalidArgument("this cannot be sent over HTTP")  # its text may have a header in it
     message = f"{url}: {str(error) or type(error).__name__} (request {request_id})"

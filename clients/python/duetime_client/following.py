@@ -64,7 +64,7 @@ class Following:
         return EVENT_STREAM in content_type
 
     def stream_events(self, content: bytes) -> Iterator[CallEvent]:
-        """What is new in a part of a stream. Raises ``UnexpectedAnswer`` when it is none of ours."""
+        """Return what is new in a part of a stream. Raises ``UnexpectedAnswer`` when it is none of ours."""
         self._failures = 0
         try:
             for message in self._decoder.feed(content):
@@ -78,7 +78,7 @@ class Following:
             self._wait_seconds = self._decoder.retry_seconds
 
     def answer_events(self, answer: Answer) -> Iterator[CallEvent]:
-        """What is new in an answer that is no stream. Raises what it says if it is not good.
+        """Return what is new in an answer that is no stream. Raises what it says if it is not good.
 
         A list is asked for again at once while there is more.
         """

@@ -64,7 +64,7 @@ class Answer:
         return read_as(kind, self.json(), status=self.status)
 
     def error(self) -> ApiError | UnexpectedAnswer | None:
-        """What it says if it is not good."""
+        """Return what the answer says if it is not good."""
         if 200 <= self.status < 300:
             return None
         if self.status < 400:
@@ -285,7 +285,8 @@ def segment(name: str, value: str) -> str:
 
 
 def id_segment(name: str, value: str) -> str:
-    """The id of a timer or a schedule, in the spelling that arrives through every gateway unless it does as it is."""
+    """Return the id of a timer or a schedule, in the spelling that arrives through every gateway unless it does as it
+    is."""
     if not isinstance(value, str) or not value:
         raise InvalidArgument(f"{name}: must be a text, and not empty")
     if _SAFE_ID.fullmatch(value):
@@ -295,7 +296,7 @@ def id_segment(name: str, value: str) -> str:
 
 
 def split(items: Sequence[bytes], *, max_items: int, max_bytes: int) -> Iterator[tuple[int, int]]:
-    """Where to cut a batch: (from, to) of each request. An item that is larger goes alone, to be refused."""
+    """Return where to cut a batch: (from, to) of each request. An item that is larger goes alone, to be refused."""
     start = size = 0
     for at, item in enumerate(items):
         if at > start and (at - start == max_items or size + len(item) > max_bytes):
@@ -307,7 +308,7 @@ def split(items: Sequence[bytes], *, max_items: int, max_bytes: int) -> Iterator
 
 
 def _retry_after(text: str | None) -> timedelta | None:
-    """Seconds, or a date of HTTP."""
+    """Read seconds, or a date of HTTP."""
     if not text:
         return None
     try:

@@ -173,7 +173,7 @@ def verify_schedule(
 
 
 def _sent(given: Mapping[str, str], value: Mapping[str, Any]) -> dict[str, Any]:
-    """What all callbacks have."""
+    """Return what all callbacks have."""
     return {
         "webhook_id": given["webhook-id"],
         "timestamp": datetime.fromtimestamp(int(given["webhook-timestamp"]), UTC),
@@ -214,7 +214,7 @@ def verify_event(
     now: datetime | None = None,
     tolerance_seconds: float = DEFAULT_TOLERANCE_SECONDS,
 ) -> Event:
-    """The event that a tenant's webhook received, if it is signed with its secret. The rest is as for ``verify``."""
+    """Return the event that a tenant's webhook received, if it is signed with its secret. Else as ``verify``."""
     _believed(body, headers, secret, now or datetime.now(UTC), tolerance_seconds)
     try:
         value = json.loads(body)

@@ -53,8 +53,9 @@ class ApiHandler:
         return self._sharing.fullmatch(operation) is not None and _UNSHARED.isdisjoint(event["headers"])
 
     def answer_together(self, events: Sequence[Event]) -> list[dict[str, Any]]:
-        """The response to each request. Those that store a timer share a write, except where two have the same one:
-        what comes later is stored later. They share that the store is unavailable, too: one has waited for it."""
+        """Return the response to each request. Those that store a timer share a write, except where two have the same
+        one: what comes later is stored later. They share that the store is unavailable, too: one has waited for
+        it."""
         exchanges: list[_Exchange] = []
         unavailable: StoreUnavailable | None = None
         waiting: dict[tuple[str, str], tuple[_Exchange, Deferred]] = {}
@@ -207,7 +208,7 @@ class _Exchange:
         _log.info("request served", extra=facts)
 
     def result(self) -> dict[str, Any]:
-        """What the gateway is given."""
+        """Return what the gateway is given."""
         request, reply = self._request, self._reply
         headers = {"cache-control": "no-cache", **reply.headers, "x-request-id": request.request_id}
         if reply.body:

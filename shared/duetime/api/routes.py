@@ -30,7 +30,7 @@ def call_routes() -> tuple[Route, ...]:
 
 
 def all_routes() -> tuple[Route, ...]:
-    """What one process serves, and the document has."""
+    """Return what one process serves, and the document has."""
     return (*TIMER_ROUTES, *call_routes())
 
 

@@ -123,7 +123,7 @@ class CallExecutor:
         return [next(taken) if isinstance(each, _Step) else each for each in decided]
 
     def _read(self, refs: Sequence[CallRef], now: datetime) -> list[ServiceCall | StartResult]:
-        """Each call, or what its turn is without one."""
+        """Return each call, or what its turn is without one."""
         try:
             calls = self._calls.get(refs, now=now)
         except CallUnreadable:
@@ -191,7 +191,7 @@ class CallExecutor:
         return StartResult(status=StartStatus.BEGUN, message=message, wake_at=call.wake_at)
 
     def _taken(self, step: _Step, status: ApplyStatus, now: datetime) -> StartResult:
-        """What the turn is, now that ``step`` was, or was not, stored."""
+        """Return what the turn is, now that ``step`` was, or was not, stored."""
         match status:
             case ApplyStatus.APPLIED:
                 _log_ended(step.transition.after)
@@ -264,7 +264,7 @@ class CallExecutor:
         )
 
     def _still_open(self, ends: Sequence[_End], conclusions: list[Conclusion], now: datetime) -> list[_End]:
-        """``ends`` with the calls as they are stored now, but for those whose execution has ended."""
+        """Return ``ends`` with the calls as they are stored now, but for those whose execution has ended."""
         calls = self._read([_ref_of(end.call) for end in ends], now) if ends else []
         still_open = []
         for end, call in zip(ends, calls, strict=True):
@@ -281,7 +281,7 @@ class CallExecutor:
 
 
 def _unlogged_execution(call: ServiceCall, execution_id: str) -> Execution:
-    """What is known of the open execution without the log."""
+    """Return what is known of the open execution without the log."""
     return Execution(
         tenant_id=call.tenant_id,
         call_id=call.call_id,
@@ -307,12 +307,12 @@ def _ref_of(call: ServiceCall) -> CallRef:
 
 
 def _ended_as(call: ServiceCall) -> CallStatus | None:
-    """How its execution ended the call. One that was cancelled since was not ended by it."""
+    """Return how its execution ended the call. One that was cancelled since was not ended by it."""
     return call.status if call.status in (CallStatus.SUCCEEDED, CallStatus.FAILED) else None
 
 
 def _is_outcome_of(call: ServiceCall, end: _End) -> bool:
-    """Whether the last outcome of ``call`` is what ``end`` leads to."""
+    """Tell whether the last outcome of ``call`` is what ``end`` leads to."""
     outcome = call.outcome
     return (
         outcome is not None

@@ -30,7 +30,7 @@ def logged_request(headers: Sequence[Header], body: bytes | None, rules: LogRule
 
 
 def logged_response(result: CallbackResult, rules: LogRules) -> LoggedMessage:
-    """The answer in ``result``, of whose body no more may have been read than a part."""
+    """Return the answer in ``result``, of whose body no more may have been read than a part."""
     return _logged(_read_head(result.head), result.body, rules, is_whole=not result.body_truncated)
 
 

@@ -27,7 +27,7 @@ _PENDING = (TimerState.SCHEDULED, TimerState.FIRING)
 
 
 def predecessor(timers: TimerStore, namespace: Namespace, delivery: DeliveryId, *, now: datetime) -> Timer | None:
-    """The timer that ``delivery`` has to wait for; None: its turn has come. Strongly consistent."""
+    """Return the timer that ``delivery`` has to wait for; None: its turn has come. Strongly consistent."""
     for sequence in range(delivery.sequence - 1, 0, -1):
         timer = timers.get(namespace, str(DeliveryId(delivery.call_id, sequence)), now=now)
         if timer is not None and timer.state is not TimerState.FAILED:
@@ -36,7 +36,7 @@ def predecessor(timers: TimerStore, namespace: Namespace, delivery: DeliveryId, 
 
 
 def look_again_at(waits_for: Timer, *, now: datetime) -> datetime:
-    """When a delivery behind ``waits_for`` looks by itself again.
+    """Return when a delivery behind ``waits_for`` looks by itself again.
 
     A predecessor that was tried in vain is waited for with its back-off. One that only waits for others adds nothing:
     however many are in a row, what a crash left asleep looks within one margin.

@@ -59,7 +59,7 @@ class WebhookPublisher:
         """The store belongs to the caller."""
 
     def _publish(self, tenant_id: str, events: Sequence[CallEvent]) -> dict[str, str]:
-        """The events whose timers the database refuses."""
+        """Return the events whose timers the database refuses."""
         # Asked for every time: what is published after a webhook was set is delivered to it.
         namespace = self._store.catalogue.get_namespace(events_namespace(tenant_id))
         if namespace is not None and namespace.unreadable is not None:
@@ -86,7 +86,7 @@ class WebhookPublisher:
         return {event.event_id: StoreRefused.code for event, result in pairs if result.status is PutStatus.REFUSED}
 
     def _timer(self, namespace: Namespace, webhook: EventWebhook, event: CallEvent, now: datetime) -> Timer:
-        """The timer of ``event``: due now if its turn has come, else when it is to look again."""
+        """Return the timer of ``event``: due now if its turn has come, else when it is to look again."""
         content = TimerContent(
             execute_at=now,
             callback_url=webhook.url,

@@ -50,7 +50,7 @@ class CallRequest:
 
 
 def call_request(call: ServiceCall, *, execution_id: str, attempt: int) -> CallRequest:
-    """The request of the execution ``execution_id``, the ``attempt``-th of ``call``.
+    """Return the request of the execution ``execution_id``, the ``attempt``-th of ``call``.
 
     Raises ``ValueError`` when the stored body is not JSON.
     """
@@ -81,7 +81,7 @@ def call_request(call: ServiceCall, *, execution_id: str, attempt: int) -> CallR
 
 
 def _body(method: Method, body_json: str | None) -> tuple[bytes | None, str | None]:
-    """The content and its type, as ``RequestSpec.body_json`` tells."""
+    """Return the content and its type, as ``RequestSpec.body_json`` tells."""
     if body_json is None:
         return (b"" if method in _HAS_CONTENT else None), None
     if body_json.startswith('"'):

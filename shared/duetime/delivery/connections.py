@@ -37,7 +37,8 @@ class Connections:
             del self._pollers[next(iter(self._pollers))]
 
     def is_ended(self, connection: Connection) -> bool:
-        """Whether the other side closed or reset ``connection``, or sent what nobody asked for. Unknown: False."""
+        """Tell whether the other side closed or reset ``connection``, or sent what nobody asked for. Unknown:
+        False."""
         poller = self._pollers.get(connection)
         return poller is not None and bool(poller.poll(0))
 

@@ -110,7 +110,7 @@ class EgressPolicy:
             self.check_url(url)
 
     def check_target(self, arn: str) -> Target:
-        """The target ``arn``. Raises ``RefusedUrl`` when none may be, or this one may not."""
+        """Return the target ``arn``. Raises ``RefusedUrl`` when none may be, or this one may not."""
         try:
             target = parse_arn(arn)
         except ValueError as error:
@@ -120,7 +120,7 @@ class EgressPolicy:
         return target
 
     def check_url(self, url: str) -> Destination:
-        """The destination of ``url``. Raises ``RefusedUrl`` when no callback may ever go there.
+        """Return the destination of ``url``. Raises ``RefusedUrl`` when no callback may ever go there.
 
         Names are not looked up: where a name leads is judged each time that it is connected to.
         """
@@ -159,7 +159,7 @@ ANYWHERE = EgressPolicy(allow_cidrs=(IPv4Network("0.0.0.0/0"), IPv6Network("::/0
 
 
 def is_listed(host: str, names: Iterable[str]) -> bool:
-    """Whether ``host`` (in lower case) is one of ``names``, exact or ``*.suffix`` (not the suffix itself)."""
+    """Tell whether ``host`` (in lower case) is one of ``names``, exact or ``*.suffix`` (not the suffix itself)."""
     return any(host.endswith(name[1:]) if name.startswith("*.") else host == name for name in names)
 
 

@@ -96,7 +96,8 @@ class Guard:
         self._targets: dict[tuple[str, int], Target] = {}
 
     def target(self, url: str, now: float) -> Target:
-        """Where ``url`` leads; asks for its addresses when they are not known (any more). Raises ``RefusedUrl``.
+        """Return where ``url`` leads; asks for its addresses when they are not known (any more). Raises
+        ``RefusedUrl``.
 
         Ready when ``now < usable_until``: then either ``refusal`` is set or ``approved`` may be connected to.
         """

@@ -99,5 +99,5 @@ def header_line(name: str, value: str) -> str:
 
 
 def visible(text: str) -> str:
-    """``text`` where it is visible ASCII, percent-encoded UTF-8 where it is not."""
+    """Return ``text`` where it is visible ASCII, percent-encoded UTF-8 where it is not."""
     return text if text.isascii() and text.isprintable() else quote(text, safe=_VISIBLE_ASCII, errors="replace")

@@ -29,7 +29,7 @@ class PendingLookups:
         self._look_at = min(self._look_at, waiting.until)
 
     def leave(self, target: Target) -> list[Waiting]:
-        """All that wait for ``target``, in the order in which they came."""
+        """Return all that wait for ``target``, in the order in which they came."""
         return self._by_target.pop(target, [])
 
     def leave_all(self) -> list[Waiting]:
@@ -38,7 +38,7 @@ class PendingLookups:
         return everyone
 
     def leave_late(self, now: float) -> list[Waiting]:
-        """Those whose deadline has passed."""
+        """Return those whose deadline has passed."""
         if now < self._look_at:
             return []
         late: list[Waiting] = []

@@ -36,7 +36,8 @@ _as_json = json.JSONEncoder(ensure_ascii=False).encode
 def callback_for(
     timer: Timer, *, key: int, fired_at: datetime, signer: Signer | None = None, urls: FiringUrls | None = None
 ) -> Callback:
-    """The POST of the next attempt of ``timer``, which begins at ``fired_at``. ``key`` comes back with the result.
+    """Return the POST of the next attempt of ``timer``, which begins at ``fired_at``. ``key`` comes back with the
+    result.
 
     Without a ``signer`` it carries no signature, without ``urls`` no URL for an answer. To a target it carries none
     either, since nothing of a message's outcome waits, but the id of the firing: not every target takes headers.
@@ -77,7 +78,7 @@ def callback_for(
 
 
 def document_callback(timer: Timer, *, url: str, fired_at: datetime, signer: Signer | None) -> Callback:
-    """A POST to ``url`` whose body is the payload of ``timer`` alone. ``timer`` has a payload."""
+    """Return a POST to ``url`` whose body is the payload of ``timer`` alone. ``timer`` has a payload."""
     content = timer.content
     assert content.payload_json is not None
     body = content.payload_json.encode(errors="backslashreplace")
@@ -119,7 +120,7 @@ def _namespace_member(namespace: str) -> str:
 
 @lru_cache(maxsize=16)
 def _fired_at_parts(fired_at: datetime) -> tuple[str, int, str]:
-    """``fired_at`` as the body has it, in seconds since 1970, and as a header; a batch shares one."""
+    """Return ``fired_at`` as the body has it, in seconds since 1970, and as a header; a batch shares one."""
     timestamp = to_milliseconds(fired_at) // 1000
     return f'"firedAt":"{format_instant(fired_at)}",', timestamp, f"webhook-timestamp: {timestamp}"
 

@@ -65,7 +65,7 @@ _ISATAP_IDENTIFIERS = (0x0000_5EFE, 0x0200_5EFE)
 
 
 def reserved_kind(address: IPv4Address | IPv6Address) -> str | None:
-    """What makes ``address`` no public one, e.g. ``loopback``; None when it is public.
+    """Return what makes ``address`` no public one, e.g. ``loopback``; None when it is public.
 
     Addresses that carry an IPv4 address in them count as special whatever they carry: where they lead is decided by
     a translator that is not ours.

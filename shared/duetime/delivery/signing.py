@@ -23,7 +23,8 @@ class Signer:
         return f"Signer({len(self._keyed)} keys)"
 
     def signature(self, message_id: str, timestamp: int, body: bytes) -> str:
-        """The value of ``webhook-signature``: ``v1,<base64>`` for each key. ``timestamp`` in seconds since 1970."""
+        """Return the value of ``webhook-signature``: ``v1,<base64>`` for each key. ``timestamp`` in seconds since
+        1970."""
         head = f"{message_id}.{timestamp}.".encode()
         signatures = []
         for keyed in self._keyed:

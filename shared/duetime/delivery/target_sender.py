@@ -26,11 +26,11 @@ class Aws(Protocol):
     """Who speaks to AWS as what. Called in a thread; may block."""
 
     def endpoint(self, target: Target) -> str:
-        """The URL of the service, without a path and without a slash at its end."""
+        """Return the URL of the service, without a path and without a slash at its end."""
         ...
 
     def sign(self, request: AwsRequest) -> Mapping[str, str]:
-        """The headers to send, those of ``request`` among them. Raises ``Unsigned``."""
+        """Return the headers to send, those of ``request`` among them. Raises ``Unsigned``."""
         ...
 
 

@@ -185,11 +185,11 @@ class Transfer:
             self._setopt(pycurl.HTTPHEADER, [header.encode("latin-1") for header in headers])
 
     def succeeded(self) -> CallbackResult:
-        """The result of a transfer that ended well."""
+        """Return the result of a transfer that ended well."""
         return self._answer(self._getinfo(pycurl.RESPONSE_CODE))
 
     def failed(self, code: int, message: str) -> CallbackResult:
-        """The result of a transfer that libcurl gave up with error ``code``."""
+        """Return the result of a transfer that libcurl gave up with error ``code``."""
         if code == pycurl.E_WRITE_ERROR and self._truncated:
             return self._answer(self._getinfo(pycurl.RESPONSE_CODE))  # it was us who would not read on
         if self._is_refused:
@@ -287,7 +287,7 @@ class Transfer:
 
 @lru_cache(maxsize=64)
 def _final_head(received: bytes) -> tuple[bytes, ...]:
-    """The lines of the last head: it replaces informational ones (1xx). Within a second many are the same."""
+    """Return the lines of the last head: it replaces informational ones (1xx). Within a second many are the same."""
     head: list[bytes] = []
     room = 0
     for line in received.split(b"\n")[:-1]:
@@ -303,7 +303,7 @@ def _final_head(received: bytes) -> tuple[bytes, ...]:
 
 
 def _retry_after(head: Sequence[bytes]) -> str | None:
-    """The header's value as it came. libcurl reads it too, but takes nonsense for a number."""
+    """Return the header's value as it came. libcurl reads it too, but takes nonsense for a number."""
     for line in head:
         if line[: len(_RETRY_AFTER)].lower() == _RETRY_AFTER:
             return line[len(_RETRY_AFTER) :].strip().decode("latin-1")
@@ -311,6 +311,6 @@ def _retry_after(head: Sequence[bytes]) -> str | None:
 
 
 def error_result(key: int, error: TransportError, message: str, duration_seconds: float = 0.0) -> CallbackResult:
-    """A result without a response. ``message`` may quote what the other side sent, so it is made harmless."""
+    """Return a result without a response. ``message`` may quote what the other side sent, so it is made harmless."""
     shown = "".join(character if character.isprintable() else "?" for character in message[:_MAX_MESSAGE_CHARACTERS])
     return CallbackResult(key, None, b"", None, error, shown, duration_seconds)

@@ -15,7 +15,7 @@ SYSTEM_CA_FILES = (
 
 
 def find_ca_file(system_ca_files: Sequence[str] = SYSTEM_CA_FILES) -> str | None:
-    """The machine's own bundle, else certifi's, else None (libcurl's built-in default, which may not exist).
+    """Return the machine's own bundle, else certifi's, else None (libcurl's built-in default, which may not exist).
 
     pycurl's wheels carry an OpenSSL of their own that knows one path, Red Hat's. The machine's bundle comes first
     since that is where its owner adds and withdraws authorities; certifi serves machines without one.

@@ -61,7 +61,7 @@ class ApiKey:
 
 
 def new_secret(random_bytes: bytes) -> str:
-    """``SECRET_BYTES`` random bytes as the secret of a key."""
+    """Return ``SECRET_BYTES`` random bytes as the secret of a key."""
     return _base62(int.from_bytes(random_bytes), _SECRET_CHARACTERS)
 
 
@@ -89,7 +89,7 @@ def parse_key(text: str) -> tuple[str, str] | None:
 
 
 def check_key_name(name: str) -> str:
-    """``name``, or ``ValueError`` saying what a key may be named."""
+    """Return ``name``; raise ``ValueError`` saying what a key may be named."""
     if len(name) > MAX_KEY_NAME_CHARACTERS:
         raise ValueError(f"must have at most {MAX_KEY_NAME_CHARACTERS} characters")
     if _CONTROL.search(name):

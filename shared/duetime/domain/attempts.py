@@ -177,7 +177,7 @@ def _text(record: AttemptRecord) -> str:
 
 @lru_cache(maxsize=128)
 def _optional_text(status: int | None, headers: tuple[tuple[str, str], ...], *others: Any) -> str:
-    """What may be absent, each with a comma before it. Receivers mostly answer the same."""
+    """Return what may be absent, each with a comma before it. Receivers mostly answer the same."""
     optional = [status, dict(headers), *others]
     while optional and optional[-1] == _OPTIONAL[len(optional) - 1]:
         optional.pop()

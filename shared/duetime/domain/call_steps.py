@@ -111,7 +111,7 @@ class _Recorder:
         self.events.append(event)
 
     def onto(self, call: ServiceCall, **fields: Any) -> ServiceCall:
-        """``call`` with the events told of, and with ``fields``: one copy for the whole step."""
+        """Return ``call`` with the events told of, and with ``fields``: one copy for the whole step."""
         return replace(call, event_count=self._count, last_event_id=self._cause, **fields)
 
 
@@ -124,7 +124,8 @@ def submitted(
     new_id: NewId,
     now: datetime,
 ) -> Transition:
-    """A new call. ``call_id`` was made at ``now``; ``namespace`` is ``calls_namespace(tenant_id)`` as stored."""
+    """Return a new call. ``call_id`` was made at ``now``; ``namespace`` is ``calls_namespace(tenant_id)`` as
+    stored."""
     assert namespace.name == calls_namespace(tenant_id)
     due_at = now if submission.due_at is None else submission.due_at
     call = ServiceCall(
@@ -153,7 +154,8 @@ def submitted(
 
 
 def amended(call: ServiceCall, change: CallChange, *, new_id: NewId, now: datetime, rules: CallRules) -> Transition:
-    """``call`` with ``change``. The caller has checked that due time and request change only while it ``is_waiting``.
+    """Return ``call`` with ``change``. The caller has checked that due time and request change only while it
+    ``is_waiting``.
 
     A new due time sets the timer anew, also between two attempts: then the next one is at that time.
     """
@@ -170,7 +172,7 @@ def amended(call: ServiceCall, change: CallChange, *, new_id: NewId, now: dateti
 
 
 def cancelled(call: ServiceCall, *, new_id: NewId, now: datetime, rules: CallRules) -> Transition:
-    """The end of a call that ``is_waiting``: it is kept, and nothing of it is sent any more."""
+    """Return the end of a call that ``is_waiting``: it is kept, and nothing of it is sent any more."""
     last = call.outcome
     events = _Recorder(call, new_id=new_id, now=now)
     events.add(
@@ -195,7 +197,7 @@ class DeletionReason(StrEnum):
 
 
 def deleted(call: ServiceCall, reason: DeletionReason, *, new_id: NewId, now: datetime) -> CallEvent:
-    """The last event of a finished call, to be stored in the transaction that removes it in this revision."""
+    """Return the last event of a finished call, to be stored in the transaction that removes it in this revision."""
     events = _Recorder(call, new_id=new_id, now=now)
     events.add(CallEventType.DELETED, reason=reason)
     (event,) = events.events
@@ -314,7 +316,7 @@ def concluded(
 def timed_out(
     call: ServiceCall, execution: Execution, *, new_id: NewId, now: datetime, rules: CallRules, random: float
 ) -> Transition:
-    """The watchdog's step: the open ``execution`` is past its deadline, and unreported."""
+    """Return the watchdog's step: the open ``execution`` is past its deadline, and unreported."""
     result = ExecutionResult(
         response_status=None,
         response=None,

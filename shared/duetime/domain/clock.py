@@ -12,5 +12,5 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary start; never goes back."""
+        """Return seconds from an arbitrary start; never goes back."""
         ...

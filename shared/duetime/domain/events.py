@@ -38,7 +38,8 @@ class Event(ABC):
         """Return the event as it is published: JSON values, camelCase names."""
 
     def to_json(self) -> str:
-        """``document`` as text. ASCII: a lone surrogate in a tag has no other form that every consumer reads."""
+        """Return ``document`` as text. ASCII: a lone surrogate in a tag has no other form that every consumer
+        reads."""
         return json.dumps(self.document(), separators=(",", ":"))
 
 
@@ -253,7 +254,8 @@ def failed_event(outcome: Outcome) -> TimerFailed:
 def unreadable_event(
     *, namespace: str | None, timer_id: str | None, key: str, reason: str, at: datetime
 ) -> TimerFailed:
-    """The event of a stored timer that was found unreadable at ``at``. ``key`` tells its row from all others."""
+    """Return the event of a stored timer that was found unreadable at ``at``. ``key`` tells its row from all
+    others."""
     return TimerFailed(
         event_id=uuid5(_EVENTS, f"{TIMER_FAILED}:unreadable:{key}:{format_instant(at)}"),
         at=at,

@@ -24,14 +24,14 @@ _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f/\ud800-\udfff]")
 
 
 def check_namespace(name: str) -> str:
-    """``name``, or ``ValueError`` saying what a namespace may be."""
+    """Return ``name``; raise ``ValueError`` saying what a namespace may be."""
     if _NAMESPACE.fullmatch(name) is None:
         raise ValueError(f"must match {NAMESPACE_PATTERN}")
     return name
 
 
 def check_timer_id(namespace: str, timer_id: str) -> str:
-    """``timer_id``, or ``ValueError`` when it cannot name a timer of ``namespace``."""
+    """Return ``timer_id``; raise ``ValueError`` when it cannot name a timer of ``namespace``."""
     if not 1 <= len(timer_id) <= MAX_TIMER_ID_CHARACTERS:
         raise ValueError(f"must have 1 to {MAX_TIMER_ID_CHARACTERS} characters")
     if _FORBIDDEN.search(timer_id):
@@ -107,7 +107,7 @@ def escalation_shard_hash(timer_id: str) -> int | None:
 
 
 def check_schedule_id(namespace: str, schedule_id: str) -> str:
-    """``schedule_id``, or ``ValueError`` when it cannot name a schedule of ``namespace``."""
+    """Return ``schedule_id``; raise ``ValueError`` when it cannot name a schedule of ``namespace``."""
     if len(schedule_id) > MAX_SCHEDULE_ID_CHARACTERS:
         raise ValueError(f"must have 1 to {MAX_SCHEDULE_ID_CHARACTERS} characters")
     return check_timer_id(namespace, schedule_id)
@@ -147,7 +147,8 @@ def is_uuid(text: str) -> bool:
 
 
 def uuid7_at(instant: datetime, random_bits: int) -> str:
-    """The UUID version 7 (RFC 9562) of exactly ``instant``, in whole milliseconds, and of ``UUID7_RANDOM_BITS`` bits.
+    """Return the UUID version 7 (RFC 9562) of exactly ``instant``, in whole milliseconds, and of
+    ``UUID7_RANDOM_BITS`` bits.
 
     So an index by such ids is one by time. ``runtime.ids.new_id`` runs ahead of the clock when many are made at once.
     """

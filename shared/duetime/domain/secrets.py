@@ -61,7 +61,7 @@ def check_can_rotate(namespace: Namespace, now: datetime) -> None:
 
 
 def rotated(namespace: Namespace, new: EncryptedSecret, *, overlap_seconds: float, now: datetime) -> Namespace:
-    """``namespace`` with ``new`` as its newest secret; the one before it stays valid for the overlap.
+    """Return ``namespace`` with ``new`` as its newest secret; the one before it stays valid for the overlap.
 
     Expired secrets are left out. Raises ``SecretRotationInProgress``.
     """

@@ -211,7 +211,8 @@ class CallChange:
 
 
 def calls_namespace(tenant_id: str) -> str:
-    """The internal namespace of the timers of a tenant's calls. ``@`` keeps it apart from all that clients name."""
+    """Return the internal namespace of the timers of a tenant's calls. ``@`` keeps it apart from all that clients
+    name."""
     return f"{CALLS_PREFIX}{tenant_id}"
 
 

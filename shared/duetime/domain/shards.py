@@ -15,7 +15,7 @@ MAX_DEDICATED_SHARD = 1_000_000
 
 
 def shard_index(timer_id: str, num_shards: int) -> int:
-    """``shard_hash`` modulo ``num_shards`` (rule: durable-timer seed)."""
+    """Return ``shard_hash`` modulo ``num_shards`` (rule: durable-timer seed)."""
     return shard_hash(timer_id) % num_shards
 
 

@@ -19,7 +19,7 @@ _TENANT = re.compile(TENANT_PATTERN)
 
 
 def check_tenant(tenant_id: str) -> str:
-    """``tenant_id``, or ``ValueError`` saying what a tenant's id may be."""
+    """Return ``tenant_id``; raise ``ValueError`` saying what a tenant's id may be."""
     if _TENANT.fullmatch(tenant_id) is None:
         raise ValueError(f"must match {TENANT_PATTERN}")
     return tenant_id

@@ -311,14 +311,14 @@ def repeats(stored: Timer, new: Timer) -> bool:
 
 
 def replaced(stored: Timer, new: Timer, *, updated_at: datetime | None = None) -> Timer:
-    """``new`` in the place of ``stored``: the next revision, with the age of the stored one."""
+    """Return ``new`` in the place of ``stored``: the next revision, with the age of the stored one."""
     return replace(
         new, revision=stored.revision + 1, created_at=stored.created_at, updated_at=updated_at or new.updated_at
     )
 
 
 def changed(timer: Timer, change: TimerChange, *, firing_id: str, now: datetime) -> Timer:
-    """``timer`` with ``change`` applied. The caller has checked that it is not finished.
+    """Return ``timer`` with ``change`` applied. The caller has checked that it is not finished.
 
     Another message, or another time, is a new firing with its attempts ahead; a message waits out the back-off of
     the one before, unless that has an open attempt. Any other change (labels, retry policy, timeout, expiry) leaves
@@ -350,7 +350,7 @@ def _firing(content: TimerContent) -> tuple[object, ...]:
 
 
 def rearmed(timer: Timer, rearm: Rearm, *, now: datetime, expires_at: datetime | None = None) -> Timer | None:
-    """``timer`` due at ``now``; None when its state does not allow it (REDRIVE: failed, FIRE: scheduled).
+    """Return ``timer`` due at ``now``; None when its state does not allow it (REDRIVE: failed, FIRE: scheduled).
 
     CANCEL: see ``_cancelled``. ``expires_at`` is for it alone.
 

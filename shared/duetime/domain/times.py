@@ -75,7 +75,7 @@ def parse_instant(text: str) -> datetime:
 
 
 def check_range(instant: datetime) -> datetime:
-    """``instant``, or ``ValueError`` when it lies outside the supported range."""
+    """Return ``instant``; raise ``ValueError`` when it lies outside the supported range."""
     if not MIN_INSTANT <= instant <= MAX_INSTANT:
         raise ValueError(_RANGE)
     return instant
@@ -122,7 +122,7 @@ def round_down(instant: datetime) -> datetime:
 
 
 def parse_duration(value: str | float) -> float:
-    """Seconds from ``"30s"``, ``"5m"``, ``"1h30m"``, ``"250ms"``, ``"P1DT2H"`` or a number of seconds.
+    """Read seconds from ``"30s"``, ``"5m"``, ``"1h30m"``, ``"250ms"``, ``"P1DT2H"`` or a number of seconds.
 
     Raises ``ValueError`` for anything else, for negative and for non-finite values, and above 100 years.
     """

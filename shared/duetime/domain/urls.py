@@ -8,5 +8,5 @@ _QUERY_OR_FRAGMENT = re.compile(r"[?#]")
 
 
 def without_query(url: str) -> str:
-    """``url`` up to its query or fragment, which may carry secrets."""
+    """Return ``url`` up to its query or fragment, which may carry secrets."""
     return _QUERY_OR_FRAGMENT.split(url, maxsplit=1)[0]

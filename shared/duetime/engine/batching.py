@@ -129,7 +129,7 @@ class Batcher(Generic[T, R]):
             self._alarm.set()
 
     def is_held_up(self, key: Hashable) -> bool:
-        """Whether items with this key were put off, and not all of them have been written since."""
+        """Tell whether items with this key were put off, and not all of them have been written since."""
         return key in self._errors
 
     def drain(self) -> None:
@@ -272,7 +272,7 @@ class Batcher(Generic[T, R]):
             await asyncio.wait_for(self._is_back.wait(), seconds)
 
     def _halves(self, piece: list[T], error: Exception) -> list[list[T]]:
-        """What to try instead of ``piece``, which was refused: nothing when it is one item."""
+        """Return what to try instead of ``piece``, which was refused: nothing when it is one item."""
         if len(piece) == 1:
             self.backlog -= 1
             self._on_refused(piece[0], error)

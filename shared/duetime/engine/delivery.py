@@ -105,26 +105,26 @@ class Delivery(ABC):
         return not (self.starting or self.unstored)
 
     def takes(self, namespace: str) -> bool:
-        """Whether the timers of ``namespace`` are of this kind, and of no other."""
+        """Tell whether the timers of ``namespace`` are of this kind, and of no other."""
         return False
 
     @abstractmethod
     def start(self, attempt: Attempt, now: datetime) -> Callback | None:
-        """The turn of ``attempt`` has come. The callback to send, or None: ``Launcher.send`` will be told later."""
+        """Begin the turn of ``attempt``: the callback to send, or None: ``Launcher.send`` will be told later."""
 
     @abstractmethod
     def finish(self, attempt: Attempt, result: CallbackResult, now: datetime) -> None:
         """The callback of ``attempt`` has ended."""
 
     def skips_queue(self, shard: ShardState, timer: Timer, page: Span, *, now: datetime) -> bool:
-        """Whether a due timer needs no turn in a queue. Takes it, if there is something to do about it.
+        """Tell whether a due timer needs no turn in a queue. Takes it, if there is something to do about it.
 
         Asked while there is room for what is to be recorded.
         """
         return False
 
     def has_room(self, namespace: str) -> bool:
-        """Whether one more of ``namespace`` should start."""
+        """Tell whether one more of ``namespace`` should start."""
         return True
 
     def park(self, attempt: Attempt) -> None:
@@ -134,7 +134,7 @@ class Delivery(ABC):
         """No response to ``attempt`` will be taken."""
 
     def to_record(self, attempt: Attempt, outcome: Outcome) -> Outcome:
-        """What is recorded when ``outcome`` is what ``attempt``, or the turn of its timer, has led to."""
+        """Return what is recorded when ``outcome`` is what ``attempt``, or the turn of its timer, has led to."""
         return outcome
 
     def recorded(self, outcome: Outcome) -> None:

@@ -22,7 +22,7 @@ _SMALL_BYTES = 4096
 
 
 def payload_bytes(timer: Timer) -> int:
-    """What the payload takes in memory; 0 for a small one."""
+    """Return what the payload takes in memory; 0 for a small one."""
     payload = timer.content.payload_json
     if payload is None or len(payload) <= _SMALL_BYTES // 4:
         return 0
@@ -46,7 +46,7 @@ class HeldPayloads:
         self.bytes = 0
 
     def accepts(self, timer: Timer) -> bool:
-        """Whether it may be taken. One that is not stays in the store."""
+        """Tell whether it may be taken. One that is not stays in the store."""
         size = payload_bytes(timer)
         if size == 0 or self.bytes + self._reserved == 0:
             return True
@@ -58,7 +58,7 @@ class HeldPayloads:
         return own == 0 or own + size <= self._share(own)
 
     def wants(self, namespace: str) -> bool:
-        """Whether it pays to read timers of a namespace again that were not taken."""
+        """Tell whether it pays to read timers of a namespace again that were not taken."""
         if self.bytes <= self._max_bytes // 2:
             return True
         own = self._by_namespace.get(namespace, 0)
@@ -135,7 +135,8 @@ class InFlight:
     # -- timers ----------------------------------------------------------------------------------------------
 
     def is_taken(self, shard: ShardState, firing_id: str, attempts: int) -> bool:
-        """Whether a timer was taken, or its recorded attempt may still show in the page at hand. From any thread.
+        """Tell whether a timer was taken, or its recorded attempt may still show in the page at hand. From any
+        thread.
 
         What was taken under a lost lease does not count: its outcome cannot be recorded.
         """
@@ -218,11 +219,11 @@ class InFlight:
     # -- callbacks -------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """How many callbacks are in flight."""
+        """Return how many callbacks are in flight."""
         return len(self._sent)
 
     def __iter__(self) -> Iterator[Attempt]:
-        """Those whose callbacks are in flight, in the order in which they were sent."""
+        """Return those whose callbacks are in flight, in the order in which they were sent."""
         return iter(self._sent.values())
 
     def send(self, attempt: Attempt) -> None:
@@ -231,7 +232,7 @@ class InFlight:
         self._fresh.append(attempt)
 
     def pop(self, number: int) -> Attempt | None:
-        """The attempt, whose callback has ended; None when it was given up."""
+        """Return the attempt, whose callback has ended; None when it was given up."""
         attempt = self._sent.pop(number, None)
         if attempt is not None and attempt.is_slow:
             self.slow -= 1
@@ -246,7 +247,7 @@ class InFlight:
         return attempts
 
     def newly_slow(self, monotonic: float) -> Iterator[Attempt]:
-        """Those that have become slow since this was last asked; they count as slow from now on."""
+        """Return those that have become slow since this was last asked; they count as slow from now on."""
         limit = monotonic - self._slow_after_seconds
         while self._fresh and self._fresh[0].started <= limit:
             attempt = self._fresh.popleft()
@@ -256,7 +257,7 @@ class InFlight:
                 yield attempt
 
     def next_slow_at(self) -> float | None:
-        """When the next one may become slow."""
+        """Return when the next one may become slow."""
         return self._fresh[0].started + self._slow_after_seconds if self._fresh else None
 
 

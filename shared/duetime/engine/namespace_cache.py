@@ -52,7 +52,7 @@ class NamespaceView:
         return self.max_in_flight is not None or self.rate_limit_per_second is not None
 
     def is_missed(self, timer: Timer) -> bool:
-        """Whether ``timer`` came due in a pause, was not tried before, and is to expire."""
+        """Tell whether ``timer`` came due in a pause, was not tried before, and is to expire."""
         return (
             self.resumed_at is not None
             and timer.attempts == 0
@@ -87,17 +87,18 @@ class NamespaceCache:
         self._entries: dict[str, _Entry] = {}
 
     def get(self, name: str) -> NamespaceView | None:
-        """What is known of a namespace; None when it was never loaded."""
+        """Return what is known of a namespace; None when it was never loaded."""
         entry = self._entries.get(name)
         return None if entry is None else entry.view
 
     def stored(self, name: str) -> Namespace | None:
-        """The namespace as it was loaded; None also when there is none."""
+        """Return the namespace as it was loaded; None also when there is none."""
         entry = self._entries.get(name)
         return None if entry is None else entry.namespace
 
     def calendar(self, namespace: str, name: str) -> Calendar | None:
-        """The calendar of the namespace's tenant, as ``load_for`` has read it; None also when there is none."""
+        """Return the calendar of the namespace's tenant, as ``load_for`` has read it; None also when there is
+        none."""
         owner = self.stored(namespace)
         days = None if owner is None else self.stored(days_namespace(owner.tenant_id))
         calendars = () if days is None else days.settings.calendars

@@ -166,7 +166,7 @@ class EngineStats:
             self.calls_by[status] += 1
 
     def counters(self) -> dict[str, int]:
-        """The integers, by name."""
+        """Return the integers, by name."""
         return {name: getattr(self, name) for name in COUNTERS}
 
 
@@ -200,7 +200,7 @@ class EngineSnapshot:
 
 
 def snapshot_of(stats: EngineStats, gauges: Mapping[str, int]) -> EngineSnapshot:
-    """A copy; safe to make from any thread while the event loop counts on."""
+    """Copy the counters; safe from any thread while the event loop counts on."""
     classes = ("none", *(f"{hundreds}xx" for hundreds in range(1, 6)))
     return EngineSnapshot(
         counters=stats.counters(),

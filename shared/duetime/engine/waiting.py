@@ -22,7 +22,7 @@ def backoff_after(errors: int, random: float) -> float:
 
 
 def whole_milliseconds(seconds: float) -> float:
-    """``seconds``, rounded up to what the event loop can wait for, 0.001 at least.
+    """Return ``seconds``, rounded up to what the event loop can wait for, 0.001 at least.
 
     It rounds to the nearest millisecond by itself, and would wake before it is time half of the time.
     """

@@ -51,7 +51,7 @@ class LocalContext:
     memory_limit_in_mb: int = 1024
 
     def get_remaining_time_in_millis(self) -> int:
-        """The time that an HTTP API gives an integration."""
+        """Return the time that an HTTP API gives an integration."""
         return 30_000
 
 
@@ -150,8 +150,8 @@ class LambdaAsgiApp:
         return loop.run_in_executor(self._threads, self._handler, event, LocalContext(request_id))
 
     async def _read(self, scope: Scope, receive: Receive, held: list[asyncio.Semaphore]) -> bytes:
-        """The whole body. A large one takes a place, which is ``held`` then; waiting for it is not the client's
-        fault."""
+        """Return the whole body. A large one takes a place, which is ``held`` then; waiting for it is not the
+        client's fault."""
         loop, seconds = asyncio.get_running_loop(), self._body_timeout_seconds
         parts: list[bytes] = []
         size = 0
@@ -182,13 +182,13 @@ class LambdaAsgiApp:
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """The whole body. Raises as ``body_parts`` does."""
+    """Return the whole body. Raises as ``body_parts`` does."""
     return b"".join([part async for part in body_parts(scope, receive, limit)])
 
 
 async def body_parts(scope: Scope, receive: Receive, limit: int) -> AsyncIterator[bytes]:
-    """The body as it arrives; ``PayloadTooLarge`` as soon as it is known to have more than ``limit`` bytes, and
-    ``ClientGone``."""
+    """Return the body as it arrives; ``PayloadTooLarge`` as soon as it is known to have more than ``limit`` bytes,
+    and ``ClientGone``."""
     declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     if int(declared) > limit:  # the server has checked that it is a number
         raise PayloadTooLarge("", f"the body is over {limit} bytes")

@@ -333,7 +333,7 @@ def _finish(future: asyncio.Future[None]) -> None:
 
 
 def _wanted(scope: Scope) -> CallRef | None:
-    """The call whose events are wanted as a stream; None when something else is."""
+    """Return the call whose events are wanted as a stream; None when something else is."""
     if scope["type"] != "http" or scope["method"] != "GET":
         return None
     accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")

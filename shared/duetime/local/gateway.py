@@ -73,7 +73,7 @@ def ask(
 
 
 def to_event(request: HttpRequest) -> dict[str, Any]:
-    """The event that the gateway would invoke the function with. Raises ``InvalidInput``."""
+    """Return the event that the gateway would invoke the function with. Raises ``InvalidInput``."""
     path = _decode_path(request.raw_path)
     headers, cookies = _join_headers(request.headers)
     body, is_base64 = _encode_body(request.body, headers.get("content-type", ""))
@@ -160,7 +160,7 @@ def _join(pairs: Iterable[tuple[str, str]], separator: str) -> dict[str, str]:
 
 
 def _encode_body(body: bytes, content_type: str) -> tuple[str | None, bool]:
-    """The body as text where its media type is text and it is UTF-8, else in base 64."""
+    """Return the body as text where its media type is text and it is UTF-8, else in base 64."""
     if not body:
         return None, False
     media_type = content_type.partition(";")[0].strip().lower()

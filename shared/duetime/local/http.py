@@ -31,7 +31,7 @@ class CannotListen(DuetimeError):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A bound socket; it does not accept yet. Raises ``CannotListen``."""
+    """Return a bound socket; it does not accept yet. Raises ``CannotListen``."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

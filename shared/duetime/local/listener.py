@@ -99,7 +99,7 @@ def describe(
     reply: Reply,
     signature: str | None = None,
 ) -> str:
-    """One request as a block of lines. Nothing in it can move the terminal's cursor."""
+    """Describe one request as a block of lines. Nothing in it can move the terminal's cursor."""
     callback = _read_callback(body)
     if callback is None:
         rows = [("body", body.decode(errors="replace"))]

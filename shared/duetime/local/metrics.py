@@ -175,7 +175,7 @@ class MetricsApp:
 
 
 def _authorization(scope: Scope) -> str | None:
-    """The header; several of them are one that nothing fits."""
+    """Return the header; several of them are one that nothing fits."""
     values = [value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"]
     return ", ".join(values) or None
 
@@ -191,7 +191,7 @@ async def nothing_else(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def new_registry(observe: Observe) -> CollectorRegistry:
-    """A registry of its own: nothing that other libraries count in this process gets in."""
+    """Return a registry of its own: nothing that other libraries count in this process gets in."""
     registry = CollectorRegistry()
     registry.register(PollerCollector(observe))
     return registry

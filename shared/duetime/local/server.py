@@ -181,7 +181,7 @@ def work(settings: WorkerSettings, *, stop_on_eof: bool, write_reports: bool) ->
 
 
 def poller_service(poller: Poller) -> ThreadService:
-    """``poller`` in an event loop and a thread of its own."""
+    """Run ``poller`` in an event loop and a thread of its own."""
     loop = uvloop.new_event_loop()
     stop = asyncio.Event()
 
@@ -207,7 +207,7 @@ def _counted(poller: Poller, relay: OutboxRelay | None) -> Callable[[], EngineSn
 
 
 def for_browsers(app: Asgi, settings: LocalSettings) -> Asgi:
-    """``app`` for pages of the listed origins and, where no key is asked for, of no others."""
+    """Return ``app`` for pages of the listed origins and, where no key is asked for, of no others."""
     origins = settings.allowed_origins
     if not settings.auth:  # a key is nothing that a page has
         app = own_origin_only(app, settings, settings.host, origins)

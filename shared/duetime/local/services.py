@@ -124,7 +124,7 @@ def _read_lines(on_line: OnLine) -> None:
 
 
 async def in_thread(name: str, work: Callable[[], T]) -> T:
-    """The result of ``work``, run in a daemon thread of its own."""
+    """Run ``work`` in a daemon thread of its own, and return its result."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 

@@ -40,7 +40,7 @@ class Together:
         self._thread: threading.Thread | None = None
 
     def ask(self, event: Event) -> asyncio.Future[Result]:
-        """The response, once it is there. It raises what ``answer`` raises."""
+        """Return the response, once it is there. Raises what ``answer`` raises."""
         loop = asyncio.get_running_loop()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, args=(loop,), name="api-together", daemon=True)
@@ -79,7 +79,7 @@ class Together:
                     loop.call_soon_threadsafe(_tell, some, results)
 
     def _take(self) -> tuple[list[_Asked], bool]:
-        """All that wait, once there are some; and whether there will be more."""
+        """Return all that wait, once there are some; and whether there will be more."""
         asked: list[_Asked] = []
         arrived = self._waiting.get()
         with suppress(Empty):

@@ -89,7 +89,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def hints_read(hear: Tell) -> Callable[[bytes], None]:
-    """What takes the lines of a worker's standard input. What is no hint is dropped."""
+    """Return what takes the lines of a worker's standard input. What is no hint is dropped."""
 
     def take(line: bytes) -> None:
         try:

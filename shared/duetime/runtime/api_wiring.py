@@ -76,7 +76,7 @@ def api_context(
 
 
 def with_calls(context: ApiContext, settings: ApiTuning) -> ApiContext:
-    """``context`` for handlers that serve service calls too."""
+    """Return ``context`` for handlers that serve service calls too."""
     from duetime.app.service_calls import CallServices
 
     services = CallServices.of(
@@ -91,7 +91,7 @@ def with_calls(context: ApiContext, settings: ApiTuning) -> ApiContext:
 
 
 def whole_api(context: ApiContext, settings: ApiTuning) -> Handler:
-    """The handler where one process serves everything; safe to call from several threads."""
+    """Return the handler where one process serves everything; safe to call from several threads."""
     from duetime.api.handler import build_handler
     from duetime.api.routes import all_routes
 
@@ -111,7 +111,7 @@ def key_authenticator(store: Store, settings: LocalSettings, clock: Clock) -> Ke
 
 
 def timers_api_function() -> Handler:
-    """The timers API, with all that is no tenant's or no service call's."""
+    """Return the timers API, with all that is no tenant's or no service call's."""
     from duetime.api.handler import build_handler
     from duetime.runtime.eventbridge import EventBridgeEvents
 
@@ -123,7 +123,7 @@ def timers_api_function() -> Handler:
 
 
 def service_calls_api_function() -> Handler:
-    """The API of service calls."""
+    """Return the API of service calls."""
     from duetime.api.handler import build_handler
     from duetime.api.routes import call_routes
 
@@ -151,7 +151,8 @@ def _context_on_lambda(settings: TimersApiSettings | ServiceCallsApiSettings) ->
 
 
 def with_cors(handler: Handler, settings: HttpTuning) -> Handler:
-    """``handler`` for pages of the listed origins, too. The local server has responses that are no handler's."""
+    """Return ``handler`` for pages of the listed origins, too. The local server has responses that are no
+    handler's."""
     if not settings.allowed_origins:
         return handler
     from duetime.api.http.cors import Cors

@@ -50,7 +50,7 @@ def metrics_line(
     *,
     at: datetime,
 ) -> str:
-    """One line, without its end. ``metrics``: name, unit and value of each; ``details`` stand beside them."""
+    """Return one line, without its end. ``metrics``: name, unit and value of each; ``details`` stand beside them."""
     metrics = list(metrics)
     directive = {
         "Namespace": NAMESPACE,
@@ -106,7 +106,7 @@ def _rises(now: Mapping[str, int], before: Mapping[str, int] | None) -> Iterable
 
 
 def _distribution(now: HistogramSnapshot, before: HistogramSnapshot | None) -> dict[str, Any] | None:
-    """The observations since ``before`` as values and how often each occurred; None when there were none.
+    """Return the observations since ``before`` as values and how often each occurred; None when there were none.
 
     An observation counts as the upper bound of its bucket, so a percentile is never better than the truth. Those
     above all bounds count as the largest one ever, which may be older.

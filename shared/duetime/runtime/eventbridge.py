@@ -22,7 +22,7 @@ _CONFIG: dict[str, Any] = {"connect_timeout": 1, "read_timeout": 1.5, "retries":
 
 
 def eventbridge_client() -> Any:
-    """A client of the own region."""
+    """Make a client of the own region."""
     import boto3
     from botocore.config import Config
 

@@ -99,7 +99,7 @@ def _reason(result: CallbackResult | None) -> str:
 
 
 def _without_user(url: str) -> tuple[str, tuple[str, ...]]:
-    """The URL without user information and fragment, and the header that stands for the former."""
+    """Return the URL without user information and fragment, and the header that stands for the former."""
     parts = urlsplit(url)
     user, at, host = parts.netloc.rpartition("@")
     plain = urlunsplit((parts.scheme, host, parts.path or "/", parts.query, ""))

@@ -13,7 +13,7 @@ from duetime.runtime.process_life import name_of_life
 
 
 def new_id() -> str:
-    """A UUID version 7: unique, and sorted by the time it was made."""
+    """Make a UUID version 7: unique, and sorted by the time it was made."""
     return str(uuid7())
 
 

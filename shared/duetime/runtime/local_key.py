@@ -34,11 +34,11 @@ _MAX_FILE_BYTES = 4096
 
 class KeySource(Protocol):
     def current(self) -> bytes:
-        """The key to encrypt with; made when there is none yet."""
+        """Return the key to encrypt with; made when there is none yet."""
         ...
 
     def find(self, key_id: bytes) -> bytes | None:
-        """The key with this id, if it is at hand."""
+        """Return the key with this id, if it is at hand."""
         ...
 
 
@@ -125,7 +125,7 @@ class KeyFile:
             return self._key if key_id_of(self._key) == key_id else None
 
     def _read(self) -> bytes | None:
-        """The key; None when there is no file."""
+        """Return the key; None when there is no file."""
         try:
             with self._path.open("rb") as file:
                 status = os.fstat(file.fileno())
@@ -145,7 +145,7 @@ class KeyFile:
         return key
 
     def _make(self) -> bytes:
-        """A new key in the file, or the one of whoever was faster.
+        """Return a new key in the file, or the one of whoever was faster.
 
         The file appears whole and under its name at once: it is written under another name, made durable, and
         linked, which fails when the name is taken.

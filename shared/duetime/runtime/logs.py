@@ -141,7 +141,7 @@ def _one_line(text: str) -> str:
 
 
 def _plain(value: object) -> str:
-    """A value as the text format shows it: bare when that is unambiguous, else as JSON."""
+    """Return a value as the text format shows it: bare when that is unambiguous, else as JSON."""
     if isinstance(value, str) and value and value.isprintable() and _AMBIGUOUS.search(value) is None:
         return str(value)
     if isinstance(value, float):

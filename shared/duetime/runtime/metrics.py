@@ -76,7 +76,7 @@ def _outbox(name: str, values: Callable[[EngineSnapshot], Mapping[str, int]], he
 
 
 def camel_case(name: str) -> str:
-    """``lease_lost`` -> ``LeaseLost``."""
+    """Write ``lease_lost`` as ``LeaseLost``."""
     return "".join(part.capitalize() for part in name.split("_"))
 
 

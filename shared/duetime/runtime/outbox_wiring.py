@@ -82,7 +82,7 @@ def opened_relay(
 
 
 def outbox_function() -> OutboxFunction:
-    """The outbox on Lambda, settings from the environment."""
+    """Return the outbox on Lambda, settings from the environment."""
     from duetime.runtime.emf import metrics_line
     from duetime.runtime.outbox_function import OutboxFunction
     from duetime.stores.open import open_store

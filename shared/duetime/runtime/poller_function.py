@@ -301,7 +301,7 @@ def _warn_unreadable(error: StoreError) -> None:
 
 
 def read_shard_ids(event: object) -> list[int] | None:
-    """The shards that the event names; None for all. Raises ``InvalidInput`` for an event of another kind."""
+    """Return the shards that the event names; None for all. Raises ``InvalidInput`` for an event of another kind."""
     if event == WAKE_EVENT or (isinstance(event, dict) and event.get("detail-type") == "Scheduled Event"):
         return None
     try:

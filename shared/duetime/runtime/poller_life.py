@@ -102,6 +102,6 @@ class Seat:
                 self._store.leases.release([lease], now=self._clock.now())
 
     def is_taken(self, head: int) -> bool:
-        """Whether another holds the seat."""
+        """Tell whether another holds the seat."""
         (status,) = self._store.leases.statuses([_SEATS + head], now=self._clock.now())
         return not status.is_free and status.owner_id != self._owner_id

@@ -37,7 +37,8 @@ def name_of_life() -> str | None:
 
 
 def has_died(worker_id: str) -> bool:
-    """Whether the process of ``worker_id`` has died for certain. False where it lives, or where nobody here knows."""
+    """Tell whether the process of ``worker_id`` has died for certain. False where it lives, or where nobody here
+    knows."""
     name, place = worker_id.rpartition(":")[2], _place()
     if place is None or not name.startswith(place):
         return False

@@ -46,7 +46,7 @@ class SleepEpoch(Protocol):
 
 
 def is_awake(epoch: int) -> bool:
-    """Whether ``epoch`` is one in which the pollers are awake."""
+    """Tell whether ``epoch`` is one in which the pollers are awake."""
     return epoch % 2 == 1
 
 
@@ -75,7 +75,7 @@ class Waker:
         self._trusted_until = monotonic + seconds, at + timedelta(seconds=seconds)
 
     def _are_awake(self) -> bool:
-        """Whether they are known to be."""
+        """Tell whether they are known to be."""
         try:
             return is_awake(self._epochs.sleep_epoch())
         except StoreError as error:

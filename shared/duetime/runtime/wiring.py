@@ -110,12 +110,12 @@ def make_ready(store: Store, url: str) -> None:
 
 
 def store_clock(store: Store) -> StoreClock:
-    """The store's time, for all of a process. Somebody has to measure it, again and again."""
+    """Return the store's time, for all of a process. Somebody has to measure it, again and again."""
     return StoreClock(store, SystemClock())
 
 
 def measured_clock(store: Store) -> StoreClock:
-    """The store's time for a command, which needs it measured once. Raises ``StoreError``."""
+    """Return the store's time for a command, which needs it measured once. Raises ``StoreError``."""
     clock = store_clock(store)
     clock.measure()
     return clock
@@ -159,7 +159,7 @@ def make_poller(
     events: FailureEvents | None = None,
     secret_box: SecretBox | None = None,
 ) -> Poller:
-    """A poller and what it sends by. The caller closes it."""
+    """Return a poller and what it sends by. The caller closes it."""
     more: Mapping[str, object] = {} if is_in_memory(settings.store) else _FILE_ENGINE
     if not settings.store.startswith(SQLITE):
         more = _SERVER_ENGINE
@@ -205,7 +205,7 @@ def poller_with(
     random: Callable[[], float] = random.random,
     make_offload: Callable[[int, str], Offload] | None = None,
 ) -> Poller:
-    """A poller that fires by ``sender``; the other arguments as for ``make_poller`` and ``Poller``.
+    """Return a poller that fires by ``sender``; the other arguments as for ``make_poller`` and ``Poller``.
 
     ``make_offload`` None: threads.
     """
@@ -310,7 +310,7 @@ def make_hook(url: str) -> HookEvents:
 
 
 def poller_function() -> PollerFunction:
-    """The poller on Lambda, settings from the environment."""
+    """Return the poller on Lambda, settings from the environment."""
     from duetime.engine.waiting import ThreadOffload
     from duetime.runtime.emf import EmfReporter
     from duetime.runtime.eventbridge import EventBridgeEvents

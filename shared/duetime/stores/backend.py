@@ -134,7 +134,8 @@ class Alike:
 
 
 def spelled_out(writes: Iterable[Write]) -> list[Write]:
-    """``writes`` with their changes and conditions, for a backend that does not prepare those that are alike."""
+    """Return ``writes`` with their changes and conditions, for a backend that does not prepare those that are
+    alike."""
     return [
         _spelled_out(write, write.like) if isinstance(write.like, Alike) and write.change is Change.UPDATE else write
         for write in writes
@@ -248,7 +249,7 @@ class Backend(Protocol):
         ...
 
     def write(self, writes: Sequence[Write], *, now: datetime | None = None) -> Batch:
-        """Each applies or fails alone; no two are of one row. They may be ``Alike``.
+        """Make writes. Each applies or fails alone; no two are of one row. They may be ``Alike``.
 
         A write that was made by an earlier try whose answer was lost is WRITTEN. Raises only if nothing was written,
         as far as is known. ``now`` None: no write has ``NOW``.
@@ -260,17 +261,17 @@ class Backend(Protocol):
         ...
 
     def scan(self, query: Query) -> Scan:
-        """A page of an access path. Strongly consistent on a path that begins with the key's first field."""
+        """Read a page of an access path. Strongly consistent on a path that begins with the key's first field."""
         ...
 
     def firsts(self, query: Query, values: Sequence[Value]) -> list[Value] | None:
-        """What the first row of ``query`` has in the field that its path's order begins with, or None, for each of
-        ``values`` of the path's one ``by``. Strongly consistent. None in place of the list: it takes a request for
-        each."""
+        """Return what the first row of ``query`` has in the field that its path's order begins with, or None, for
+        each of ``values`` of the path's one ``by``. Strongly consistent. None in place of the list: it takes a
+        request for each."""
         ...
 
     def time(self, *, now: datetime) -> StoreTime:
-        """What the database's clock reads, or ``now``."""
+        """Return what the database's clock reads, or ``now``."""
         ...
 
     def initialise(self) -> None: ...
@@ -315,7 +316,7 @@ def update(
 
 
 def difference(entity: Entity, stored: Row, row: Row, *conditions: Condition) -> Write:
-    """``row`` in the place of ``stored``: only what differs is written."""
+    """Return the write that puts ``row`` in the place of ``stored``: only what differs is written."""
     names = entity.names
     changes = {names[place]: new for place, (old, new) in enumerate(zip(stored, row, strict=True)) if new != old}
     return update(entity, entity.key_of(row), changes, *conditions, known=known(entity, stored))

@@ -32,12 +32,14 @@ class DamagedRow(ValueError):
 
 
 def what_is_wrong(error: Exception) -> str:
-    """One of ``DECODING_ERRORS`` in words. Any but a missing field may quote what was read, which may be a secret."""
+    """Return one of ``DECODING_ERRORS`` in words. Any but a missing field may quote what was read, which may be a
+    secret."""
     return f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else type(error).__name__
 
 
 def is_text(text: str) -> bool:
-    """Whether ``text`` is Unicode, which can be sent and shown. An ASCII text is told by a flag of the string."""
+    """Tell whether ``text`` is Unicode, which can be sent and shown. An ASCII text is told by a flag of the
+    string."""
     if text.isascii():
         return True
     try:
@@ -52,7 +54,7 @@ def text_of_bytes(raw: bytes) -> str:
 
 
 def bytes_of_text(text: str) -> bytes:
-    """What ``text_of_bytes`` made ``text`` of."""
+    """Return what ``text_of_bytes`` made ``text`` of."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -62,7 +64,7 @@ def can_be_stored(values: Iterable[Any]) -> bool:
 
 
 def is_whole(value: Any) -> bool:
-    """Whether all texts in ``value`` are: a dataclass or a tuple, with those that are in it."""
+    """Tell whether all texts in ``value`` are: a dataclass or a tuple, with those that are in it."""
     whole: Any = type(value)
     parts = _parts(whole)
     for part in parts(value) if parts is not None else (value,):
@@ -76,26 +78,27 @@ def is_whole(value: Any) -> bool:
 
 
 def whole(value: T) -> T:
-    """``value``, or ``ValueError`` where a text in it is none."""
+    """Return ``value``; raise ``ValueError`` where a text in it is none."""
     if not is_whole(value):
         raise ValueError("a text is damaged")
     return value
 
 
 def sound(row: Row) -> Row:
-    """``row``, or ``ValueError`` where a value in it is damaged."""
+    """Return ``row``; raise ``ValueError`` where a value in it is damaged."""
     if DAMAGED in row:
         raise ValueError("a value is of another type")
     return row
 
 
 def text_or_empty(value: Value) -> str:
-    """``value``, or "" where it is no text, which is the id of no tenant."""
+    """Return ``value``, or "" where it is no text, which is the id of no tenant."""
     return value if isinstance(value, str) and is_text(value) else ""
 
 
 def repaired(value: T) -> T:
-    """``value`` with U+FFFD in the place of what is damaged in its texts, and "" for a text of another type."""
+    """Return ``value`` with U+FFFD in the place of what is damaged in its texts, and "" for a text of another
+    type."""
     found: Any = value
     if found is DAMAGED:
         found = ""
@@ -111,7 +114,7 @@ def repaired(value: T) -> T:
 
 @cache
 def _parts(kind: Any) -> Callable[[Any], tuple[Any, ...]] | None:
-    """What gives the values that one of this type is made of; None where it is made of none."""
+    """Return what gives the values that one of this type is made of; None where it is made of none."""
     if kind is tuple:
         return tuple
     return attrgetter(*(field.name for field in fields(kind))) if is_dataclass(kind) else None

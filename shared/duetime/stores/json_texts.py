@@ -14,7 +14,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def as_json(value: Any) -> str:
-    """The JSON text of a value of tuples, lists and dicts of what JSON has, or of a struct."""
+    """Return the JSON text of a value of tuples, lists and dicts of what JSON has, or of a struct."""
     try:
         return _encode(value).decode()
     except UnicodeEncodeError:  # a text that is no Unicode: the database refuses it, and only what it belongs to
@@ -22,7 +22,7 @@ def as_json(value: Any) -> str:
 
 
 def read_json(text: str) -> Any:
-    """The value of a JSON text. Raises ``ValueError``."""
+    """Return the value of a JSON text. Raises ``ValueError``."""
     try:
         return _decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError):

@@ -58,7 +58,7 @@ BY_SCHEME = {scheme: kind for kind in KINDS for scheme in kind.schemes}
 
 
 def levels_in_words() -> str:
-    """The kinds by level, a sentence for each level."""
+    """Return the kinds by level, a sentence for each level."""
     return " ".join(
         f"{level.label.capitalize()}: {', '.join(str(kind) for kind in KINDS if kind.level is level)}."
         for level in SupportLevel

@@ -49,7 +49,7 @@ _OPENERS: dict[str, _Opener] = {
 
 
 def open_store(url: str, *, time_source: TimeSource = TimeSource.DATABASE) -> Store:
-    """The store at ``url``: ``sqlite:///path.db``, ``sqlite://`` (memory), ``dynamodb://<table>?region=...``,
+    """Open the store at ``url``: ``sqlite:///path.db``, ``sqlite://`` (memory), ``dynamodb://<table>?region=...``,
     ``mongodb://host/database``, ``cassandra://host/keyspace``.
 
     Nothing is created or contacted yet; ``initialise`` and ``check`` do. Raises ``InvalidSettings`` with one clear

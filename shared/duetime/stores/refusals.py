@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 def alone(write: Callable[[], R], refused: Callable[[StoreError], R]) -> R:
-    """What ``write`` of one item returns, or what ``refused`` makes of a refusal, which is logged."""
+    """Return what ``write`` of one item returns, or what ``refused`` makes of a refusal, which is logged."""
     try:
         return write()
     except (StoreUnavailable, StoreNotReady):
@@ -30,7 +30,8 @@ def alone(write: Callable[[], R], refused: Callable[[StoreError], R]) -> R:
 
 
 def apart(write: Callable[[Sequence[T]], list[R]], items: Sequence[T], refused: Callable[[StoreError], R]) -> list[R]:
-    """A result per item. A batch that is refused is halved, and halved again, until what is refused stands alone.
+    """Return a result per item. A batch that is refused is halved, and halved again, until what is refused stands
+    alone.
 
     ``write`` may have stored some items of a batch that it has refused: written again they must be recognised.
     """

@@ -44,7 +44,7 @@ class _Bounds:
     latest: datetime
 
     def at(self, monotonic: float) -> _Bounds:
-        """What that says of a later moment."""
+        """Return what that says of a later moment."""
         elapsed = monotonic - self.monotonic
         drift = elapsed * _DRIFT
         return _Bounds(
@@ -54,11 +54,11 @@ class _Bounds:
         )
 
     def gap_seconds(self, other: _Bounds) -> float:
-        """How far from one another they are, both at one moment; 0 or less where they have times in common."""
+        """Return how far from one another they are, both at one moment; 0 or less where they have times in common."""
         return (max(self.earliest, other.earliest) - min(self.latest, other.latest)).total_seconds()
 
     def within(self, other: _Bounds) -> _Bounds:
-        """What both say, both at one moment; what ``self`` says where they contradict one another."""
+        """Return what both say, both at one moment; what ``self`` says where they contradict one another."""
         if self.gap_seconds(other) > 0:
             return self
         return _Bounds(self.monotonic, max(self.earliest, other.earliest), min(self.latest, other.latest))
@@ -99,7 +99,7 @@ class StoreClock:
         return round_down(fix.at + timedelta(seconds=self._clock.monotonic() - fix.bounds.monotonic))
 
     def monotonic_at(self, instant: datetime) -> float:
-        """What ``monotonic`` says as ``now`` reaches ``instant``; it may be in the past."""
+        """Return what ``monotonic`` says as ``now`` reaches ``instant``; it may be in the past."""
         fix, reached = self._fix, round_up(instant)
         if fix is None:
             return self.monotonic() + (reached - self.now()).total_seconds()
@@ -162,7 +162,7 @@ class StoreClock:
             )
 
     def _read(self) -> tuple[_Bounds, datetime]:
-        """What the store answers, and the machine's time when the answer came."""
+        """Return what the store answers, and the machine's time when the answer came."""
         sent = self._clock.monotonic()
         answer = self._store.time(now=self._clock.now())
         received, own = self._clock.monotonic(), self._clock.now()

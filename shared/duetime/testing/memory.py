@@ -42,7 +42,7 @@ class Clock:
         return self.advance_to(self.now() + by + timedelta(**units))
 
     def advance_to(self, instant: datetime) -> datetime:
-        """The same up to ``instant``, which has a time zone."""
+        """Advance up to ``instant``, which has a time zone."""
         if instant.tzinfo is None:
             raise ValueError("instant: must have a time zone")
         self._service.advance(instant.astimezone(UTC))
@@ -64,11 +64,11 @@ class InMemoryDuetime:
         self.client = self.client_for("default")
 
     def client_for(self, tenant: str) -> Duetime:
-        """A client that acts for ``tenant``."""
+        """Make a client that acts for ``tenant``."""
         return Duetime(URL, tenant=tenant, http_client=httpx.Client(transport=self._transport))
 
     def async_client(self, tenant: str = "default") -> AsyncDuetime:
-        """The same for asynchronous code. Its requests block the event loop for the moment that they take."""
+        """Make a client for asynchronous code. Its requests block the event loop for the moment that they take."""
         return AsyncDuetime(URL, tenant=tenant, http_client=httpx.AsyncClient(transport=self._transport))
 
     def _settle(self) -> None:

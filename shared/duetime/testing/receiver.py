@@ -41,7 +41,7 @@ def respond(
     headers: Mapping[str, str] | None = None,
     delay: timedelta = timedelta(),
 ) -> Response:
-    """A response, ``delay`` after the request. At most one of ``json`` and ``body``."""
+    """Answer with a response, ``delay`` after the request. At most one of ``json`` and ``body``."""
     given = dict(headers or {})
     if json is not _NOTHING:
         if body:
@@ -80,8 +80,8 @@ class Received:
     body: bytes
 
     def json(self) -> Any:
-        """The body as JSON: of a callback ``namespace``, ``timerId``, ``executeAt``, ``firedAt``, ``attempt`` and
-        ``payload``; of an event that is delivered to a webhook, the event."""
+        """Return the body as JSON: of a callback ``namespace``, ``timerId``, ``executeAt``, ``firedAt``, ``attempt``
+        and ``payload``; of an event that is delivered to a webhook, the event."""
         return self._document
 
     @property
@@ -179,7 +179,7 @@ class Receiver(VirtualSender):
         return [request for request in self.requests if request.url == url]
 
     def of(self, timer_id: str) -> list[Received]:
-        """The callbacks of a timer, in order."""
+        """Return the callbacks of a timer, in order."""
         return [request for request in self.requests if _timer_id(request) == timer_id]
 
     def clear(self) -> None:

@@ -79,7 +79,8 @@ def serve(settings: LocalSettings) -> int:
 
 
 def in_memory_alone(settings: LocalSettings) -> LocalSettings:
-    """``settings`` for a store in memory. Raises ``InvalidSettings`` for what does not go with a virtual clock."""
+    """Return ``settings`` for a store in memory. Raises ``InvalidSettings`` for what a virtual clock does not
+    allow."""
     given = settings.model_fields_set
     if "store" in given and not wiring.is_in_memory(settings.store):
         raise InvalidSettings(
@@ -96,7 +97,7 @@ def in_memory_alone(settings: LocalSettings) -> LocalSettings:
 
 
 def handler_with_clock(service: VirtualService, context: ApiContext, settings: LocalSettings) -> Handler:
-    """The whole API, and the routes that read and move the clock of ``service``."""
+    """Return the whole API, and the routes that read and move the clock of ``service``."""
 
     @Route("GET", "/v1/clock", Role.READER, summary="Read the virtual clock", responses={200: None})
     def get_clock(services: Services, request: Request) -> Reply:  # noqa: ARG001

@@ -146,6 +146,6 @@ class InlineOffload:
 
 
 def run_virtually(clock: VirtualClock, main: Coroutine[Any, Any, T]) -> T:
-    """``asyncio.run`` in virtual time."""
+    """Run ``main`` as ``asyncio.run`` does, in virtual time."""
     with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(clock)) as runner:
         return runner.run(main)

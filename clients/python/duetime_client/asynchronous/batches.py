@@ -36,8 +36,8 @@ class AsyncBatches:
         beside: Mapping[str, Any] | None = None,
         is_removal: bool = False,
     ) -> tuple[ItemResult, ...]:
-        """A result for each of ``items``, in order; ``member`` of the body has them, and ``beside`` what else is in
-        it.
+        """Send ``items``: a result for each, in order; ``member`` of the body has them, and ``beside`` what else is
+        in it.
 
         Raises what kept the first request from doing anything.
         """

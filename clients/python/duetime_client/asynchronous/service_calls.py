@@ -35,8 +35,8 @@ class AsyncServiceCalls:
         self._batches = AsyncBatches(transport)
 
     async def submit(self, *, name: str, **call: Unpack[CallArguments]) -> ServiceCall:
-        """A new call, due now unless ``due_at`` or ``delay`` says otherwise; or the one that was submitted before
-        with this idempotency key and content. Its fields are those of ``NewServiceCall``.
+        """Submit a new call, due now unless ``due_at`` or ``delay`` is given; or get the one that was submitted
+        before with this idempotency key and content. Its fields are those of ``NewServiceCall``.
 
         One of ``url`` and ``target`` is needed. The ``method`` is GET when it is omitted; a target has none and
         takes a ``body`` that is an object. A ``body`` that is a text is sent as this text, anything else as JSON.
@@ -224,7 +224,7 @@ class AsyncServiceCalls:
             after = page.next_after
 
     def follow(self, call_id: str, *, after: int = 0) -> AsyncGenerator[CallEvent, None]:
-        """The events that there are and those to come, as they happen, until the call has finished or is removed.
+        """Yield the events that there are and those to come, until the call has finished or is removed.
 
         They come as a stream, which is made again behind the last event when it breaks off. A server without streams
         is asked every second.

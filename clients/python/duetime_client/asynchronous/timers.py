@@ -48,7 +48,7 @@ class AsyncTimers:
         self._batches = AsyncBatches(transport)
 
     async def create(self, *, timer_id: str | None = None, **timer: Unpack[TimerArguments]) -> Timer:
-        """A new timer, or the one that exists with the same id and content: its fields are those of ``NewTimer``.
+        """Create a timer, or get the one with the same id and content: its fields are those of ``NewTimer``.
 
         A ``local_time`` that does not exist fires at the first instant after the gap; with ``dst`` "skip" it is
         refused.

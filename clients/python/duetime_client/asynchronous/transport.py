@@ -43,7 +43,8 @@ class AsyncTransport:
             await self._http.aclose()
 
     async def send(self, request: Request[T]) -> T:
-        """What was answered. It is tried again while that may help; raises what the last try came to."""
+        """Send ``request``: what was answered. It is tried again while that may help; raises what the last try came
+        to."""
         request = await self._addressed(request)
         tries = Tries(self.connecting.retries, random.random)
         headers = self.connecting.headers(request)
@@ -86,7 +87,7 @@ class AsyncTransport:
         body: Mapping[str, Any],
         on_page: Callable[[PageT], None] | None = None,
     ) -> PageT:
-        """What all requests of a work of many pages did together. ``on_page`` is told what each did."""
+        """Do a work of many pages: what all requests did together. ``on_page`` is told what each did."""
         total: PageT | None = None
         cursor: str | None = None
         while True:
@@ -116,7 +117,7 @@ class AsyncTransport:
                 await anyio.sleep(following.wait_seconds())
 
     async def _events(self, response: httpx.Response, following: Following) -> AsyncIterator[CallEvent]:
-        """Those of one connection."""
+        """Yield those of one connection."""
         if response.status_code >= 300 or not following.is_stream(response.headers.get("content-type", "")):
             answer = await self._read(response)
             for event in following.answer_events(answer):

@@ -37,7 +37,7 @@ def days_of(text: str) -> list[date]:
 
 
 def _unfolded(text: str) -> list[str]:
-    """A line that begins with a space goes on with the one before."""
+    """Join each line that begins with a space to the one before."""
     lines = text.replace("\r\n", "\n").replace("\n ", "").replace("\n\t", "").split("\n")
     return [line for line in lines if line.strip()]
 

@@ -53,7 +53,7 @@ class ConsoleFile:
 
 @cache
 def console_files() -> dict[str, ConsoleFile]:
-    """What is served, by name."""
+    """Return what is served, by name."""
     found = {}
     for entry in files("duetime.console").iterdir():
         content_type = CONTENT_TYPES.get(f".{entry.name.rpartition('.')[2]}")

@@ -30,7 +30,7 @@ def _docs_page(routes: AllRoutes) -> str:
 
 
 def document_routes(all_routes: AllRoutes) -> tuple[Route, ...]:
-    """The routes of the document about ``all_routes``, whichever of them the handler answers."""
+    """Return the routes of the document about ``all_routes``, whichever of them the handler answers."""
 
     @Route("GET", "/v1/openapi.json", PUBLIC, summary="This document", responses={200: None}, media_types={200: JSON})
     def get_open_api(services: Services, request: Request) -> Reply:  # noqa: ARG001

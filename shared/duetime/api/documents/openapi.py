@@ -80,7 +80,7 @@ def openapi_document(routes: Sequence[Route]) -> Json:
 
 
 def _models(routes: Sequence[Route]) -> tuple[list[type[RequestModel]], list[type[ResponseModel]]]:
-    """All models in use: what is sent to the service, and what it sends."""
+    """Return all models in use: what is sent to the service, and what it sends."""
     requests: dict[type[RequestModel], None] = dict.fromkeys(WEBHOOK_RESPONSES)
     responses: dict[type[ResponseModel], None] = dict.fromkeys((Problem, *WEBHOOK_BODIES))
     for route in routes:

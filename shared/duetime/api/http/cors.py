@@ -39,7 +39,7 @@ class Cors:
         self._origins = origins
 
     def headers(self, origin: str | None) -> dict[str, str]:
-        """What a response to a page of ``origin`` has beside its own headers. None: the request names none."""
+        """Return what a response to a page of ``origin`` has beside its own headers. None: the request names none."""
         varies = {"vary": "Origin"}  # caches must not give one page what was meant for another
         if origin not in self._origins:
             return varies

@@ -25,7 +25,7 @@ def page_reply(
     to_cursor: Callable[[str | None], str | None],
     encode: Callable[[ResponseModel], str] = encode,
 ) -> Reply:
-    """``fetch`` reads at most so many items, and ``respond`` makes the response of each.
+    """Read a page by ``fetch``, at most so many items, and make the response of each by ``respond``.
 
     Large ones can make a page too big to be sent. A cursor leads behind a whole page only, so the store is asked
     again for as many as fit.

@@ -96,7 +96,7 @@ def read_query(model: type[ModelT], request: Request, *, lists: Collection[str] 
 
 
 def validate(model: type[ModelT], found: RawObject) -> ModelT:
-    """``found`` as ``model``. Raises ``InvalidFields`` with everything that is wrong."""
+    """Return ``found`` as ``model``. Raises ``InvalidFields`` with everything that is wrong."""
     members, faults = _joined(found)
     if faults:
         raise InvalidFields([FieldError(name, message) for name, message in faults])

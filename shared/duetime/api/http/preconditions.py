@@ -42,7 +42,8 @@ class EntityTags:
         return self.is_any or tag in self.strong or tag in self.weak
 
     def single_revision(self) -> int | None:
-        """The revision, when one strong tag is all there is and it can be a revision: no need to read first."""
+        """Return the revision, when one strong tag is all there is and it can be a revision: no need to read
+        first."""
         if self.is_any or self.weak or len(self.strong) != 1:
             return None
         (tag,) = self.strong

@@ -83,7 +83,7 @@ _decode_unique = json.JSONDecoder(parse_int=_integer, parse_float=_number, objec
 
 
 def read_object(text: str, shape: Shape) -> RawObject:
-    """All of ``text`` as one JSON object.
+    """Return all of ``text`` as one JSON object.
 
     Raises ``ValueError`` when it is not JSON by RFC 8259 (NaN is not), no object, or nested too deeply. What is
     JSON but cannot be taken (a member given twice, half a surrogate pair) is a fault of the object it is in.
@@ -106,7 +106,8 @@ def read_object(text: str, shape: Shape) -> RawObject:
 
 
 def decode_unique(text: str) -> Any:
-    """What ``text`` says. Raises ``ValueError`` when an object in it has a name twice, or it is nested too deeply."""
+    """Return what ``text`` says. Raises ``ValueError`` when an object in it has a name twice, or it is nested too
+    deeply."""
     try:
         return _decode_unique(text)
     except RecursionError:  # there was room for it where the body was read, and less of the stack is left here

@@ -162,7 +162,7 @@ def only_with(name: str, *others: str) -> dict[str, Any]:
 
 
 def all_of(*rules: dict[str, Any]) -> dict[str, Any]:
-    """All of what the functions above return."""
+    """Return all of what the functions above return."""
     return {"not": {"anyOf": [rule["not"] for rule in rules]}}
 
 

@@ -131,7 +131,7 @@ def instant(value: datetime | None) -> str | None:
 
 
 def raw(json_text: str | None) -> Raw:
-    """What a client gave as JSON is sent back as the text that it was."""
+    """Return what a client gave as JSON as the text that it was."""
     return NULL if json_text is None else Raw(json_text.encode())
 
 

@@ -18,7 +18,8 @@ _LENGTHS = {"string_too_short": ("min_length", "at least"), "string_too_long": (
 
 
 def message_of(detail: ErrorDetails) -> str:
-    """One error of a ``ValidationError``, to be read after the name of the field. It does not show the value."""
+    """Return one error of a ``ValidationError``, to be read after the name of the field. It does not show the
+    value."""
     kind = detail["type"]
     if kind in _BY_TYPE:
         return _BY_TYPE[kind]

@@ -31,7 +31,7 @@ class CreatedKeyResponse(ApiKeyResponse):
 
 
 def api_key_response(key: ApiKey) -> ApiKeyResponse:
-    """What may be told of a key."""
+    """Return what may be told of a key."""
     return ApiKeyResponse.of(key, id=key.key_id)
 
 

@@ -96,7 +96,7 @@ class CreatedSecretResponse(SecretResponse):
 
 
 def secret_response(secret: EncryptedSecret) -> SecretResponse:
-    """What may be told of a secret."""
+    """Return what may be told of a secret."""
     return SecretResponse.of(secret, id=secret.secret_id)
 
 

@@ -104,7 +104,7 @@ def read_rerun(request: Request, found: RawObject, *, now: datetime) -> Callable
 
 
 def read_patch(found: RawObject, *, egress: EgressPolicy, now: datetime) -> Callable[[ServiceCall], CallChange]:
-    """What makes a change of the call as it is stored; what would change nothing is left out of it.
+    """Return what makes a change of the call as it is stored; what would change nothing is left out of it.
 
     Raises as ``read_submission`` does; the function raises ``CallFinished`` and ``CallRunning``.
     """

@@ -36,7 +36,7 @@ def shard_response(shard: ShardStatus) -> ShardResponse:
 
 
 def _owner(shard: ShardStatus) -> ShardOwnerResponse | None:
-    """What the owner told of itself; None where there is none, and of what was told by something else."""
+    """Return what the owner told of itself; None where there is none, and of what was told by something else."""
     try:
         facts = json.loads(shard.metadata or "null")
     except ValueError:

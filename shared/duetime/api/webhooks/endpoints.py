@@ -106,7 +106,7 @@ def get_event_webhook(services: Services, request: Request, *, tenant: str) -> R
 
 
 def _webhook_reply(status: int, namespace: Namespace, webhook: EventWebhook) -> Reply:
-    """The revision is that of all that is kept of the webhook: it counts changes of its secrets too."""
+    """Answer with the revision of all that is kept of the webhook: it counts changes of its secrets too."""
     response = webhook_response(webhook, revision=namespace.revision)
     return json_reply(status, response, {"etag": etag(namespace.revision)})
 

@@ -59,7 +59,7 @@ def _advice(what: str, todo: str) -> Finding:
 
 
 def check_stack(stack: Stack, now: datetime) -> Iterator[Finding]:  # noqa: ARG001 (the signature of a check)
-    """Its last deployment, and what keeps the next one from replacing tables."""
+    """Check the stack's last deployment, and what keeps the next one from replacing tables."""
     status = stack.description["StackStatus"]
     if not status.endswith("_COMPLETE") or "ROLLBACK" in status:
         yield _wrong(f"the last deployment ended as {status}", "See the stack's events, and deploy again")
@@ -71,7 +71,7 @@ def check_stack(stack: Stack, now: datetime) -> Iterator[Finding]:  # noqa: ARG0
 
 
 def check_alarms(stack: Stack, now: datetime) -> Iterator[Finding]:  # noqa: ARG001
-    """Each alarm that is on, with what its description says is to be done."""
+    """Tell each alarm that is on, with what its description says is to be done."""
     ids = {name: logical_id for logical_id, name in stack.of_type(ALARM).items()}
     alarms = stack.ask("cloudwatch", "describe_alarms", AlarmNames=sorted(ids))["MetricAlarms"]
     for alarm in alarms:
@@ -87,7 +87,7 @@ def check_alarms(stack: Stack, now: datetime) -> Iterator[Finding]:  # noqa: ARG
 
 
 def check_functions(stack: Stack, now: datetime) -> Iterator[Finding]:
-    """Their state, and their errors and throttles."""
+    """Check the functions' state, and their errors and throttles."""
     names = stack.of_type(FUNCTION)
     for logical_id, name in names.items():
         found = stack.ask("lambda", "get_function_configuration", FunctionName=name)
@@ -161,7 +161,7 @@ def check_pollers(stack: Stack, now: datetime) -> Iterator[Finding]:
 
 
 def check_shards(stack: Stack, now: datetime) -> Iterator[Finding]:
-    """Whether each shard has a poller, here or elsewhere, by the leases in the table, and room for more timers."""
+    """Check that each shard has a poller, here or elsewhere, by the leases in the table, and room for more timers."""
     with stack.open_store() as store:
         shard_ids = sorted(store.catalogue.shard_map().shard_ids())
         may_sleep = stack.parameters["Sleep"] == "auto" and stack.parameters["ScheduleState"] == "ENABLED"
@@ -214,7 +214,7 @@ def _rooms(stack: Stack, now: datetime, shards: int) -> Iterator[Finding]:
 
 
 def check_sources(stack: Stack, now: datetime) -> Iterator[Finding]:  # noqa: ARG001
-    """The rules of the minute, and the stream of the outbox."""
+    """Check the rules of the minute, and the stream of the outbox."""
     for part in _PARTS:
         rule = stack.resource(f"{part}EveryMinute")
         state = stack.ask("events", "describe_rule", Name=rule)["State"]

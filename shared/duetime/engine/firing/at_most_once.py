@@ -203,7 +203,7 @@ class AtMostOnceDelivery(Delivery):
         )
 
     def _take_turn(self, attempt: Attempt, result: StartResult, now: datetime) -> Callback | None:
-        """What is to be sent."""
+        """Return what is to be sent."""
         timer = attempt.timer
         if result.status is StartStatus.GONE:
             self._recorder.record(attempt, ended_silently(timer, now=now))
@@ -302,7 +302,7 @@ def _room(payloads: HeldPayloads) -> Room:
 
 
 def _in_time(message: Message, now: datetime) -> Callback | None:
-    """The callback of ``message`` with what is left of its time; None when that is not worth sending it."""
+    """Return the callback of ``message`` with what is left of its time; None when that is not worth sending it."""
     callback = message.callback
     left = (message.respond_by - now).total_seconds()
     if left >= callback.timeout_seconds:
@@ -311,7 +311,7 @@ def _in_time(message: Message, now: datetime) -> Callback | None:
 
 
 def _partition_of(timer: Timer) -> tuple[str, int]:
-    """What may be unavailable for ``timer`` and not for others."""
+    """Return what may be unavailable for ``timer`` and not for others."""
     return timer.namespace, timer.shard_id
 
 

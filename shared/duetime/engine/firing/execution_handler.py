@@ -111,17 +111,17 @@ class ExecutionHandler(Protocol):
     """
 
     def takes(self, namespace: str) -> bool:
-        """Whether the timers of ``namespace`` are this handler's. In the event loop's thread: must be quick."""
+        """Tell whether the timers of ``namespace`` are this handler's. In the event loop's thread: must be quick."""
         ...
 
     def begin(self, turns: Sequence[Turn], *, now: datetime) -> list[StartResult]:
-        """One result per turn; a parked timer's is not BEGUN, since it had its turn without regard to limits.
+        """Return one result per turn; a parked timer's is not BEGUN, since it had its turn without regard to limits.
 
         After it has raised it is called again with some or all of the turns. Some may be stored already.
         """
         ...
 
     def conclude(self, responses: Sequence[ExecutionResponse], *, now: datetime) -> list[Conclusion]:
-        """One conclusion per response. After it has raised it is called again with some or all of the responses, some
-        of which may have been stored."""
+        """Return one conclusion per response. After it has raised it is called again with some or all of the
+        responses, some of which may have been stored."""
         ...

@@ -157,7 +157,7 @@ class Firing:
     # -- taking what is due ----------------------------------------------------------------------------------
 
     def wants(self, key: QueueKey, monotonic: float) -> bool:
-        """Whether it pays to read more timers of a queue."""
+        """Tell whether it pays to read more timers of a queue."""
         return (
             self._flow.wants(key, monotonic)
             and self._has_record_room
@@ -166,12 +166,12 @@ class Firing:
         )
 
     def is_full(self, namespace: str) -> bool:
-        """Whether no timer of a namespace would be taken, in whichever queue. A guess, from any thread."""
+        """Tell whether no timer of a namespace would be taken, in whichever queue. A guess, from any thread."""
         view = self._namespaces.get(namespace)
         return self._flow.is_full(namespace) or (view is not None and not view.is_usable)
 
     def is_taken(self, shard: ShardState, firing_id: str, attempts: int) -> bool:
-        """Whether there is an attempt of a timer: nobody needs to read it. A guess, from any thread."""
+        """Tell whether there is an attempt of a timer: nobody needs to read it. A guess, from any thread."""
         return self._in_flight.is_taken(shard, firing_id, attempts)
 
     def configure(self, namespaces: Iterable[str], share: Callable[[NamespaceView], float]) -> None:
@@ -276,7 +276,7 @@ class Firing:
         self.start_attempts()
 
     def _may_start(self, attempt: Attempt, now: datetime, monotonic: float) -> bool:
-        """Whether an attempt whose turn it is may start. If not it is settled, ended, or given up."""
+        """Tell whether an attempt whose turn it is may start. If not it is settled, ended, or given up."""
         shard, namespace = attempt.shard, attempt.timer.namespace
         attempt.lease = shard.lease
         is_held_up = self.recorder.is_held_up(shard.shard_id)
@@ -304,7 +304,7 @@ class Firing:
             self._sender.submit(callbacks)
 
     def _places(self) -> int:
-        """How many attempts may be started: those that hang take none away until too many of them do."""
+        """Return how many attempts may be started: those that hang take none away until too many of them do."""
         fast = len(self._in_flight) - min(self._in_flight.slow, self._settings.max_slow_in_flight)
         fast += sum([delivery.starting for delivery in self._strategies])
         return min(self._settings.max_in_flight - fast, self._settings.max_buffered - self.unstored)

@@ -35,15 +35,15 @@ class OrderingPolicy(Protocol):
     store cannot be used, else with parts of it, until what caused the error is alone and is left out."""
 
     def takes(self, namespace: str) -> bool:
-        """Whether the timers of ``namespace`` are sent in this order."""
+        """Tell whether the timers of ``namespace`` are sent in this order."""
         ...
 
     def admit(self, timers: Sequence[Timer], *, now: datetime) -> list[Decision]:
-        """One decision per timer; each is due, and there is room for it now."""
+        """Return one decision per timer; each is due, and there is room for it now."""
         ...
 
     def classify(self, result: CallbackResult, *, now: datetime) -> Classification:
-        """What the receiver's response means for a timer that was let pass."""
+        """Return what the receiver's response means for a timer that was let pass."""
         ...
 
     def recorded(self, outcomes: Sequence[Outcome], *, now: datetime) -> None:

@@ -101,7 +101,7 @@ class FlowControl:
     # -- waiting ---------------------------------------------------------------------------------------------
 
     def accepts(self, key: QueueKey, monotonic: float) -> bool:
-        """Whether another timer may wait in this queue. One that is not accepted stays in the store."""
+        """Tell whether another timer may wait in this queue. One that is not accepted stays in the store."""
         queue = self._queues.get(key)
         namespace = self._namespaces.get(key[0])
         if queue is not None and len(queue.waiting) >= self._room_of(queue, monotonic):
@@ -111,7 +111,8 @@ class FlowControl:
         return not self._is_full(namespace)
 
     def is_full(self, name: str) -> bool:
-        """Whether no queue of a namespace accepts another timer. May be called from any thread: a guess, then."""
+        """Tell whether no queue of a namespace accepts another timer. May be called from any thread: a guess,
+        then."""
         namespace = self._namespaces.get(name)
         return namespace is not None and self._is_full(namespace)
 
@@ -125,7 +126,7 @@ class FlowControl:
         return namespace.waiting >= self._settings.max_buffered // max(1, busy)
 
     def wants(self, key: QueueKey, monotonic: float) -> bool:
-        """Whether this queue has become so short that it pays to read more for it."""
+        """Tell whether this queue has become so short that it pays to read more for it."""
         queue = self._queues.get(key)
         if queue is not None and len(queue.waiting) > self._room_of(queue, monotonic) // 2:
             return False
@@ -168,7 +169,7 @@ class FlowControl:
     # -- starting and ending ---------------------------------------------------------------------------------
 
     def take(self, monotonic: float, places: int, may_start: Callable[[Attempt], bool]) -> list[Attempt]:
-        """Up to ``places`` whose turn it is, in order; they count as in flight from then on.
+        """Return up to ``places`` whose turn it is, in order; they count as in flight from then on.
 
         One that may not start is out.
         """
@@ -196,7 +197,7 @@ class FlowControl:
         return min(self._without_token.values(), default=None)
 
     def _next(self, monotonic: float) -> HostQueue | None:
-        """The queue whose turn it is; None: it was put aside."""
+        """Return the queue whose turn it is; None: it was put aside."""
         namespace = next(iter(self._ready))
         wait_seconds = 0.0 if namespace.bucket is None else namespace.bucket.wait_seconds(monotonic)
         if wait_seconds > 0:
@@ -282,7 +283,7 @@ class FlowControl:
         return changed
 
     def _learn(self, queue: HostQueue, attempt: Attempt, signal: HostSignal, monotonic: float) -> BreakerState | None:
-        """What ``signal`` says about the host. The state to which its breaker has changed."""
+        """Learn what ``signal`` says about the host. Return the state to which its breaker has changed."""
         if signal is HostSignal.NEUTRAL:
             return None
         if signal is HostSignal.ANSWERED:
@@ -301,7 +302,8 @@ class FlowControl:
     # -- inside ----------------------------------------------------------------------------------------------
 
     def _room_of(self, queue: HostQueue, monotonic: float) -> int:
-        """How many may wait in a queue: many while its host answers, few while it hangs, none while it is out."""
+        """Return how many may wait in a queue: many while its host answers, few while it hangs, none while it is
+        out."""
         state = queue.breaker.state(monotonic)
         if state is BreakerState.OPEN:
             return 0

@@ -91,7 +91,7 @@ class TokenBucket:
         self._tokens = min(self._tokens, self.burst)
 
     def wait_seconds(self, monotonic: float) -> float:
-        """How long until there is a token; 0 when there is one."""
+        """Return how long until there is a token; 0 when there is one."""
         self._fill(monotonic)
         # A billionth is what adding up fractions may lose.
         return 0.0 if self._tokens >= 1.0 - 1e-9 else (1.0 - self._tokens) / self.per_second
@@ -146,14 +146,14 @@ class CircuitBreaker:
         return BreakerState.OPEN if monotonic < self._open_until else BreakerState.HALF_OPEN
 
     def succeeded(self) -> bool:
-        """An attempt was answered. True when that closes the breaker."""
+        """Count an attempt that was answered. True when that closes the breaker."""
         was_open = self._open_until is not None
         self._failures = self._reopenings = 0
         self._open_until = None
         return was_open
 
     def failed(self, *, started: float, is_answered: bool, monotonic: float, random: float) -> bool:
-        """An attempt that was started at ``started`` failed. True when that opens the breaker.
+        """Count a failed attempt that was started at ``started``. True when that opens the breaker.
 
         ``is_answered``: a gateway answered in the place of the destination, which has to go on for a second to count.
         ``random`` in [0, 1) spreads the pause by +/- 20 %, so that pollers do not probe in step. What was started
@@ -209,7 +209,7 @@ class HostQueue:
         return not (self.waiting or self.in_flight or self.breaker.state(monotonic) is BreakerState.OPEN)
 
     def has_room(self) -> bool:
-        """Whether its own window and breaker let one more start. While the breaker is open nothing waits."""
+        """Tell whether its own window and breaker let one more start. While the breaker is open nothing waits."""
         return self.in_flight < (self.window.size if self.breaker.open_until is None else 1)
 
 

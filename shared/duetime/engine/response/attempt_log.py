@@ -57,7 +57,7 @@ def log_attempt(
     first_attempt_at: datetime,
     excerpt_bytes: int,
 ) -> str:
-    """The attempt log of ``timer`` with the attempt that was started at ``fired_at`` and led to ``outcome``.
+    """Return the attempt log of ``timer`` with the attempt that was started at ``fired_at`` and led to ``outcome``.
 
     ``first_attempt_at`` is when the first attempt of its firing began, which the next one has to know.
 
@@ -91,7 +91,7 @@ def log_attempt(
 
 
 def _excerpt(body: bytes, limit: int) -> str:
-    """The beginning of ``body`` as text. A character that the cut goes through is left out."""
+    """Return the beginning of ``body`` as text. A character that the cut goes through is left out."""
     if len(body) <= limit:
         return body.decode("utf-8", "replace")
     return _Utf8Decoder("replace").decode(body[:limit])
@@ -102,7 +102,7 @@ def _excerpt(body: bytes, limit: int) -> str:
 
 @lru_cache(maxsize=128)
 def naming_headers(lines: tuple[bytes, ...]) -> Mapping[str, str]:
-    """The few headers that name a response, as in ``kept_headers``. Of a batch many heads are the same."""
+    """Return the few headers that name a response, as in ``kept_headers``. Of a batch many heads are the same."""
     return _select(lines, MAX_NAMING_BYTES, _NAMING_RANKS)
 
 
@@ -140,7 +140,7 @@ def _rank(header: tuple[int, str, bytes]) -> int:
 
 @lru_cache(maxsize=512)
 def _kind(raw_name: bytes) -> tuple[int, str]:
-    """The rank of a header (-1: not kept) and its name as it is shown."""
+    """Return the rank of a header (-1: not kept) and its name as it is shown."""
     name = _readable(raw_name.strip().lower())
     if not name or name in _IGNORED:
         return -1, name
@@ -153,7 +153,7 @@ def _shown(name: str, raw: bytes) -> str:
 
 
 def _readable(raw: bytes) -> str:
-    """``raw`` as text; what cannot be shown, and what JSON would have to escape, becomes a question mark."""
+    """Return ``raw`` as text; what cannot be shown, and what JSON would have to escape, becomes a question mark."""
     text = raw[: 4 * MAX_VALUE_CHARACTERS].decode("latin-1")
     if not text.isprintable():
         text = "".join(character if character.isprintable() else "?" for character in text)

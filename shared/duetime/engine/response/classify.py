@@ -65,7 +65,7 @@ _FIRED = Classification(Disposition.FIRED)
 
 
 def classify(result: CallbackResult, *, now: datetime) -> Classification:
-    """What to do after an attempt. Never raises, whatever the receiver sent."""
+    """Return what to do after an attempt. Never raises, whatever the receiver sent."""
     status = result.status
     if status is None:
         return _read_error(result)
@@ -78,7 +78,7 @@ def classify(result: CallbackResult, *, now: datetime) -> Classification:
 
 
 def classify_occurrence(result: CallbackResult, *, now: datetime) -> Classification:
-    """``classify`` for a schedule, which says itself when it fires next, and may be told to pause or to end."""
+    """Classify for a schedule, which says itself when it fires next, and may be told to pause or to end."""
     found = classify(result, now=now)
     if result.status is None or not 200 <= result.status < 300 or not result.body or result.body_truncated:
         return found
@@ -175,7 +175,7 @@ def _read_time(value: object) -> datetime:
 
 
 def _json_object(body: bytes) -> Mapping[str, Any]:
-    """The object in ``body``, or an empty one when it holds anything else."""
+    """Return the object in ``body``, or an empty one when it holds anything else."""
     return _read_alike(body) if len(body) <= _MAX_ALIKE_BYTES else _read_object(body)
 
 
@@ -210,8 +210,8 @@ def _retry(result: CallbackResult, reason: FailureReason, message: str, now: dat
 
 
 def retry_after_seconds(text: str | None, *, now: datetime) -> float | None:
-    """Seconds that a ``Retry-After`` (whole seconds or an HTTP date) asks for, 0 to 6 h; None for anything else:
-    the header then counts as absent."""
+    """Return seconds that a ``Retry-After`` (whole seconds or an HTTP date) asks for, 0 to 6 h; None for anything
+    else: the header then counts as absent."""
     if text is None:
         return None
     text = text.strip()

@@ -39,7 +39,7 @@ def outcome_of(
     random: float,
     new_firing_id: str,
 ) -> Outcome:
-    """What the attempt started at ``fired_at``, with its classified ``result``, makes of ``timer``.
+    """Return what the attempt started at ``fired_at``, with its classified ``result``, makes of ``timer``.
 
     ``default_policy`` is the namespace's, for a timer without one of its own. ``random`` in [0, 1) is the jitter.
     ``new_firing_id`` is used when the receiver rescheduled the timer.
@@ -78,7 +78,7 @@ def outcome_of(
 def outcome_of_waiting(
     timer: Timer, *, now: datetime, settings: EngineSettings, default_policy: RetryPolicy, random: float
 ) -> Outcome:
-    """What the answer to a firing that waits makes of ``timer``, or that none came until its deadline."""
+    """Return what the answer to a firing that waits makes of ``timer``, or that none came until its deadline."""
     logged = waiting_attempt(timer)
     duration_ms = logged.duration_ms
     if logged.outcome is AttemptOutcome.FIRED:
@@ -153,12 +153,12 @@ def _ended(
 
 
 def submitted(timer: Timer, call_id: str, *, now: datetime, settings: EngineSettings) -> Outcome:
-    """The end of an occurrence that is the service call ``call_id`` from now on."""
+    """Return the end of an occurrence that is the service call ``call_id`` from now on."""
     return replace(_fired(timer, fired_at=now, now=now, settings=settings), call_id=call_id)
 
 
 def unsubmitted(timer: Timer, problem: str, *, now: datetime, settings: EngineSettings) -> Outcome:
-    """The end of an occurrence whose service call is refused for good."""
+    """Return the end of an occurrence whose service call is refused for good."""
     failure = Failure(FailureReason.UNRECORDED, f"its service call cannot be stored: {problem}", now)
     return _failed(timer, failure, attempts=timer.attempts + 1, now=now, settings=settings)
 
@@ -223,25 +223,25 @@ def _waiting(timer: Timer, *, until: datetime, attempt_log: str) -> Outcome:
 
 
 def expired(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outcome:
-    """The end of a timer that it is too late to fire. No attempt is made."""
+    """Return the end of a timer that it is too late to fire. No attempt is made."""
     failure = Failure(FailureReason.EXPIRED, f"not fired {timer.lateness_limit}", now)
     return failed_as(timer, failure, now=now, settings=settings)
 
 
 def missed(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outcome:
-    """The end of a timer that came due in a pause of its namespace, and is not to be fired late."""
+    """Return the end of a timer that came due in a pause of its namespace, and is not to be fired late."""
     failure = Failure(FailureReason.EXPIRED, "it came due while its namespace was paused (misfire)", now)
     return failed_as(timer, failure, now=now, settings=settings)
 
 
 def unreadable(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outcome:
-    """The end of a timer that stands for something which cannot be read."""
+    """Return the end of a timer that stands for something which cannot be read."""
     failure = Failure(FailureReason.UNREADABLE, "what this timer stands for cannot be read as it is stored", now)
     return failed_as(timer, failure, now=now, settings=settings)
 
 
 def ended_silently(timer: Timer, *, now: datetime) -> Outcome:
-    """The end of a timer that stands for nothing any more. It reads as absent from ``now`` on."""
+    """Return the end of a timer that stands for nothing any more. It reads as absent from ``now`` on."""
     return Outcome(
         timer=timer,
         state=TimerState.FIRED,
@@ -255,12 +255,13 @@ def ended_silently(timer: Timer, *, now: datetime) -> Outcome:
 
 
 def failed_as(timer: Timer, failure: Failure, *, now: datetime, settings: EngineSettings) -> Outcome:
-    """The end of a timer that nothing is sent for. No attempt is made."""
+    """Return the end of a timer that nothing is sent for. No attempt is made."""
     return _failed(timer, failure, attempts=timer.attempts, now=now, settings=settings)
 
 
 def unrecorded(refused: Outcome, *, now: datetime, settings: EngineSettings) -> Outcome:
-    """What is recorded instead of an outcome that the store refuses: as little as can be, so that the timer ends."""
+    """Return what is recorded instead of an outcome that the store refuses: as little as can be, so that the timer
+    ends."""
     timer = refused.timer
     message = f"what attempt {refused.attempts} led to ({refused.state}) cannot be stored"
     failure = Failure(FailureReason.UNRECORDED, message, now)
@@ -305,7 +306,7 @@ def _failed(
 
 
 def parked(timer: Timer, *, fired_at: datetime) -> Outcome:
-    """The outcome that parks a timer whose callback, started at ``fired_at``, is still in flight."""
+    """Return the outcome that parks a timer whose callback, started at ``fired_at``, is still in flight."""
     deadline = timer.content.callback_timeout_seconds + _PARK_MARGIN_SECONDS
     until = round_up(fired_at + timedelta(seconds=deadline))
     return replace(put_off(timer, until=until), state=TimerState.FIRING)

@@ -40,7 +40,7 @@ class FailureEvents(Protocol):
 
 
 def event_of(row: UnreadableRow, *, at: datetime) -> TimerFailed:
-    """The event of a row that was quarantined at ``at``."""
+    """Return the event of a row that was quarantined at ``at``."""
     return unreadable_event(
         namespace=row.namespace, timer_id=row.timer_id, key=f"{row.shard_id}:{row.key}", reason=row.reason, at=at
     )
@@ -121,7 +121,7 @@ class FailureEventPublisher:
             self._log_undelivered(left, why)
 
     async def _try(self, events: list[Event], timeout_seconds: float) -> tuple[list[Event], str]:
-        """The events that were not taken, and why."""
+        """Return the events that were not taken, and why."""
         try:
             await asyncio.wait_for(self._offload.run(lambda: self._publisher.publish(events)), timeout_seconds)
         except EventsUndelivered as error:

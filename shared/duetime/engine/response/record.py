@@ -105,8 +105,8 @@ class Recorder:
         self._batcher.retry()
 
     def is_held_up(self, shard_id: int) -> bool:
-        """Whether a shard takes no outcomes for now, unlike others: then nothing of it is to be fired, for what is
-        not recorded takes room from all."""
+        """Tell whether a shard takes no outcomes for now, unlike others: then nothing of it is to be fired, for what
+        is not recorded takes room from all."""
         return self._batcher.is_held_up(shard_id)
 
     @property

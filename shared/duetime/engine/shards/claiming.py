@@ -123,7 +123,7 @@ class ShardClaims:
         )
 
     def _is_handed_over(self, shard_ids: Sequence[int]) -> bool:
-        """Whether another has shards that are for this worker alone, so that it is about to release them."""
+        """Tell whether another has shards that are for this worker alone, so that it is about to release them."""
         return self._fixed is not None and any(
             shard_id not in self._owned and shard_id not in self._unreadable for shard_id in shard_ids
         )

@@ -204,7 +204,7 @@ class LeaseKeeper:
         self._renewed_at = float("-inf")
 
     async def _renew(self, shards: Sequence[ShardState]) -> float:
-        """When that was asked for (monotonic)."""
+        """Renew the leases. Return when that was asked for (monotonic)."""
         leases = [shard.lease for shard in shards]
         sent = self._clock.monotonic()
 

@@ -138,7 +138,8 @@ class Polling:
             self._start_poll(ready[start::chunks], (room - self._promised) // (chunks - start))
 
     def _look(self, shards: Iterable[ShardState]) -> tuple[_Reads, float]:
-        """The reads of ``shards`` that may start, the most urgent first, and when to look at the others (monotonic).
+        """Return the reads of ``shards`` that may start, the most urgent first, and when to look at the others
+        (monotonic).
 
         Counts those with a backlog.
         """
@@ -349,7 +350,8 @@ class Polling:
         )
 
     def _owned_part(self, view: NamespaceView) -> float:
-        """The part of a namespace's shards that is owned here: what this poller may use of the namespace's limits."""
+        """Return the part of a namespace's shards that is owned here: what this poller may use of the namespace's
+        limits."""
         owned = sum(shard_id in self._leases.owned for shard_id in view.shard_ids)
         return owned / len(view.shard_ids) if owned else 1.0
 

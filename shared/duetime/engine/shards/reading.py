@@ -133,7 +133,8 @@ class PageRequest:
         return not (self.reading is Reading.TAIL or self.is_whole), self.reading, self.position
 
     def span_of(self, page: DuePage) -> Span:
-        """The part of the list that the response holds: all there is to the end, when there is no page after it."""
+        """Return the part of the list that the response holds: all there is to the end, when there is no page after
+        it."""
         if page.cursor is None:
             return Span(self.position, END)
         last_at = page.timers[-1].next_attempt_at if page.timers else None
@@ -191,7 +192,7 @@ class ShardReading:
         return bool(self.left)
 
     def may_take(self, key: QueueKey, page: Span) -> bool:
-        """Whether a queue may have timers of a page: the older ones that were left come first."""
+        """Tell whether a queue may have timers of a page: the older ones that were left come first."""
         left = self.left.get(key)
         return left is None or left.begin >= page.begin
 
@@ -219,7 +220,7 @@ class ShardReading:
         wants: Callable[[QueueKey, float], bool],
         is_full: Callable[[str], bool],
     ) -> tuple[PageRequest | None, float]:
-        """What to read now, or else when to ask again.
+        """Return what to read now, or else when to ask again.
 
         ``wants`` tells whether a queue needs more timers, ``is_full``, from any thread, whether a namespace would
         take none in whichever queue.
@@ -256,7 +257,7 @@ class ShardReading:
         return Position(min(start, until))  # the clock may have been set back
 
     def _next_queue(self, monotonic: float, wants: Callable[[QueueKey, float], bool]) -> QueueKey | None:
-        """The first that wants more, of a bounded number that is asked. Those that do not go to the end."""
+        """Return the first that wants more, of a bounded number that is asked. Those that do not go to the end."""
         for key in list(islice(self.left, _MAX_QUEUES_ASKED)):
             if wants(key, monotonic):
                 return key

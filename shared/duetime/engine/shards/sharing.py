@@ -7,7 +7,8 @@ from hashlib import blake2b
 
 
 def fair_share(total: int, workers: Iterable[str], worker_id: str) -> int:
-    """How many of ``total`` shards ``worker_id`` should own. The shares of all ``workers`` sum to ``total``."""
+    """Return how many of ``total`` shards ``worker_id`` should own. The shares of all ``workers`` sum to
+    ``total``."""
     members = sorted({*workers, worker_id})
     share, rest = divmod(total, len(members))
     return share + (members.index(worker_id) < rest)
@@ -77,9 +78,9 @@ class FreeShards:
             self._refusals[shard_id] = self._refusals.get(shard_id, 0) + 1
 
     def by_refusals(self, shard_ids: Iterable[int]) -> list[int]:
-        """Those that were refused less often first, otherwise in the order that they have."""
+        """Return those that were refused less often first, otherwise in the order that they have."""
         return sorted(shard_ids, key=lambda shard_id: self._refusals.get(shard_id, 0))
 
     def orphans(self, *, at: float) -> set[int]:
-        """Those that nobody has held for longer than a lease: they are anyone's."""
+        """Return the shards that nobody has held for longer than a lease: they are anyone's."""
         return {shard_id for shard_id, since in self._since.items() if at - since >= self._patience_seconds}

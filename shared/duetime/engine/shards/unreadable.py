@@ -35,7 +35,8 @@ class UnreadableShards:
         return shard_id in self._look_at
 
     def give_back(self, owned: Iterable[ShardState]) -> list[ShardState]:
-        """Those of the shards that nothing could be read of for longer than a lease, while that was renewed."""
+        """Return those of the shards that nothing could be read of for longer than a lease, while that was
+        renewed."""
         at, lease_seconds = self._clock.monotonic(), self._settings.lease_seconds
         stuck = [
             shard

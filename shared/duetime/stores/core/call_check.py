@@ -17,14 +17,14 @@ from duetime.stores.json_texts import is_object
 
 
 def checked_call(call: ServiceCall) -> ServiceCall:
-    """``call``, or ``DamagedRow`` when it cannot be sent or shown as it is."""
+    """Return ``call``; raise ``DamagedRow`` when it cannot be sent or shown as it is."""
     for name in _damaged(call):
         raise DamagedRow(f"{name} is damaged")
     return call
 
 
 def call_without_damage(call: ServiceCall) -> ServiceCall:
-    """``call`` with nothing in the place of what ``checked_call`` refuses: it is shown, and never sent."""
+    """Return ``call`` with nothing in the place of what ``checked_call`` refuses: it is shown, and never sent."""
     damaged = set(_damaged(call))
     request = replace(call.request, headers_json=None) if "headers_json" in damaged else call.request
     policy = None if "retry_policy_json" in damaged else call.retry_policy_json
@@ -32,7 +32,7 @@ def call_without_damage(call: ServiceCall) -> ServiceCall:
 
 
 def checked_event(event: CallEvent) -> CallEvent:
-    """``event``, or ``DamagedRow``: its payload becomes a part of what is published."""
+    """Return ``event``; raise ``DamagedRow``: its payload becomes a part of what is published."""
     if not is_object(event.payload_json):
         raise DamagedRow("payload_json is damaged")
     ids = f"{event.tenant_id}{event.aggregate_id}{event.event_id}{event.correlation_id}{event.causation_id}"
@@ -42,7 +42,7 @@ def checked_event(event: CallEvent) -> CallEvent:
 
 
 def checked_execution(execution: Execution) -> Execution:
-    """``execution``, or ``DamagedRow`` when it cannot be shown as it is."""
+    """Return ``execution``; raise ``DamagedRow`` when it cannot be shown as it is."""
     if not is_whole(execution):
         raise DamagedRow("a text is damaged")
     return execution

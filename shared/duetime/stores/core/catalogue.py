@@ -180,7 +180,7 @@ class Catalogue:
         return written.is_written or self._backend.read(NAMESPACE, [(name,)]) == [None]
 
     def shard_map(self) -> ShardMap:
-        """Which shards exist now. One cheap read: pollers ask every second."""
+        """Return which shards exist now. One cheap read: pollers ask every second."""
         rows = self._backend.read(COUNTER, [(name,) for name in _START])
         values = [
             start if row is None else decode_counter(row) for start, row in zip(_START.values(), rows, strict=True)
@@ -188,7 +188,8 @@ class Catalogue:
         return ShardMap(*values)
 
     def secret(self, name: str, candidate: bytes) -> bytes:
-        """The secret kept under ``name``; the first caller's ``candidate`` becomes it. For all processes alike."""
+        """Return the secret kept under ``name``; the first caller's ``candidate`` becomes it. For all processes
+        alike."""
         for _ in rounds():
             (row,) = self._backend.read(SECRET, [(name,)])
             if row is not None:

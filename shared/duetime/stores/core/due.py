@@ -102,7 +102,7 @@ class Due:
         return _page(page.rows, is_known, next_attempt_at=_earlier(next_ms, known_next))
 
     def next_due(self, shard_ids: Sequence[int], *, until: datetime) -> dict[int, datetime | None]:
-        """Those of the shards that have nothing due ``until`` then, each with when its first timer is due.
+        """Return those of the shards that have nothing due ``until`` then, each with when its first timer is due.
 
         Strongly consistent. Empty where the database would be asked for each shard: ``due`` tells as much.
         """

@@ -43,7 +43,8 @@ class LeaseStore:
         self._backend = backend
 
     def statuses(self, shard_ids: Sequence[int], *, now: datetime) -> list[ShardStatus]:
-        """One per id, in order; a shard that was never claimed has version 0. The store's clock says what is free."""
+        """Return one per id, in order; a shard that was never claimed has version 0. The store's clock says what is
+        free."""
         rows = self._rows(shard_ids)
         now_ms = to_milliseconds(self._backend.time(now=now).at if self._backend.has_clock else now)
         return [_status(shard_id, rows.get(shard_id), now_ms) for shard_id in shard_ids]
@@ -134,7 +135,8 @@ class LeaseStore:
         return {shard_id: row for shard_id, row in zip(shard_ids, rows, strict=True) if row is not None}
 
     def sleep_epoch(self) -> int:
-        """How often pollers have woken or fallen asleep; 0 at first. Even while they sleep; strongly consistent.
+        """Return how often pollers have woken or fallen asleep; 0 at first. Even while they sleep; strongly
+        consistent.
 
         Only those count it that sleep at all: pollers on Lambda.
         """

@@ -181,8 +181,8 @@ class _Reading:
 
 
 def _has_its_end(scan: Scan) -> bool:
-    """Whether the event at the end of a page is on it. If it is not, it was just being written, and its call's later
-    ones, which the next page may have, would overtake it."""
+    """Tell whether the event at the end of a page is on it. If it is not, it was just being written, and its call's
+    later ones, which the next page may have, would overtake it."""
     last = EVENT.key_of(scan.rows[-1]) if scan.rows else ()
     return last == scan.end or DAMAGED in last
 

@@ -59,7 +59,8 @@ class ScheduleStore:
         return found
 
     def ongoing(self, schedules: Sequence[Timer], *, now: datetime) -> list[Timer | None]:
-        """The timer that the occurrence at ``schedule.open_at`` goes on as, of each; None when it has ended."""
+        """Return the timer that the occurrence at ``schedule.open_at`` goes on as, of each; None when it has
+        ended."""
         rows = self._backend.read(TIMER, [_open_key(each) for each in schedules]) if schedules else []
         timers = [None if row is None else decode_or_salvage(row) for row in rows]
         return [None if each is None or each.state.is_finished or each.is_expired(now) else each for each in timers]
@@ -106,8 +107,8 @@ class ScheduleStore:
     def beside(
         self, namespace: Namespace, prefix: str, *, cursor: str | None, limit: int, now: datetime
     ) -> Page[Timer]:
-        """The timers of a schedule's triggers, or of its backfills, in any state, by their ids, which begin with
-        ``prefix`` (``domain.ids.trigger_timer_id``, ``backfill_timer_id``).
+        """Return the timers of a schedule's triggers, or of its backfills, in any state, by their ids, which begin
+        with ``prefix`` (``domain.ids.trigger_timer_id``, ``backfill_timer_id``).
 
         A page may be short, even empty, and not be the last.
         """

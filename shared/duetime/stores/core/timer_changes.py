@@ -62,7 +62,7 @@ class TimerChanges:
         return self._put_new(timers, mode=mode, now=now)
 
     def _put_resharded(self, timers: Sequence[Timer], *, mode: PutMode, now: datetime) -> list[PutResult]:
-        """Those whose row stands elsewhere are put there. Where there is none elsewhere, there will be none."""
+        """Put those whose row stands elsewhere there. Where there is none elsewhere, there will be none."""
         keys = [(place, key) for place, timer in enumerate(timers) for key in _keys_elsewhere(timer)]
         rows = self._backend.read(TIMER, [key for _, key in keys], fields=TIMER.key)
         there = sorted({place for (place, _), row in zip(keys, rows, strict=True) if row is not None})
@@ -291,7 +291,7 @@ def _refused_change(error: StoreError) -> ChangeResult:
 
 
 def created(timer: Timer, now: datetime) -> Timer:
-    """``timer`` as it is stored first: with the time of its unit of work."""
+    """Return ``timer`` as it is stored first: with the time of its unit of work."""
     # ``replace`` takes eight times as long, for each of a batch.
     stored = Timer.__new__(Timer)
     vars(stored).update(vars(timer), created_at=now, updated_at=now)
@@ -301,7 +301,7 @@ def created(timer: Timer, now: datetime) -> Timer:
 def put_result(
     stored: Timer | None, timer: Timer, *, mode: PutMode, if_revision: int | None, now: datetime
 ) -> PutResult:
-    """The timer of the result is to be written when the status is CREATED or REPLACED. ``now`` becomes its time."""
+    """Decide a put. The timer of the result is to be written when the status is CREATED or REPLACED, at ``now``."""
     if if_revision is not None and (stored is None or stored.revision != if_revision):
         return PutResult(PutStatus.REVISION_MISMATCH, stored)
     if stored is None:
@@ -317,7 +317,7 @@ def put_result(
 def update_result(
     stored: Timer | None, change: TimerChange, *, if_revision: int | None, firing_id: str, now: datetime
 ) -> ChangeResult:
-    """The timer of the result is to be written when the status is APPLIED. ``now`` becomes its time."""
+    """Decide an update. The timer of the result is to be written when the status is APPLIED, at ``now``."""
     if stored is None:
         return ChangeResult(ChangeStatus.NOT_FOUND)
     if if_revision not in (None, stored.revision):
@@ -353,7 +353,7 @@ def rearm_result(
 
 
 def delete_result(stored: Timer | None, ref: TimerRef) -> ChangeResult:
-    """The timer is to be removed when the status is APPLIED."""
+    """Decide a delete. The timer is to be removed when the status is APPLIED."""
     if stored is None:
         return ChangeResult(ChangeStatus.NOT_FOUND)
     if ref.if_revision not in (None, stored.revision):

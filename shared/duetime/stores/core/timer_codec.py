@@ -305,7 +305,7 @@ def checked(timer: Timer) -> Timer:
 
 
 def without_damage(timer: Timer) -> Timer:
-    """``timer`` with nothing in the place of what ``checked`` refuses: it is shown, and never sent."""
+    """Return ``timer`` with nothing in the place of what ``checked`` refuses: it is shown, and never sent."""
     damaged = set(_damaged(timer))
     of_content: dict[str, Any] = dict.fromkeys(damaged & _CLEARED_IN_CONTENT)
     content = replace(timer.content, **of_content)

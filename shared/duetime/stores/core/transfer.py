@@ -80,7 +80,7 @@ class TransferStore:
         return read_page(self._backend, Query(entity, path, limit), cursor, decode_row)
 
     def secrets(self) -> dict[str, bytes | None]:
-        """All secrets that ``Catalogue.secret`` keeps, by name: a handful. That operation loads one.
+        """Return all secrets that ``Catalogue.secret`` keeps, by name: a handful. That operation loads one.
 
         None: the stored secret cannot be read.
         """

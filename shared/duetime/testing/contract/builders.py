@@ -35,7 +35,7 @@ def seconds(number: float) -> timedelta:
 def make_namespace(
     name: str = "orders", *, num_shards: int = 4, first_shard: int = 0, dedicated: bool = False
 ) -> Namespace:
-    """A namespace that no store knows of."""
+    """Make a namespace that no store knows of."""
     return Namespace(name, num_shards=num_shards, first_shard=first_shard, dedicated=dedicated, created_at=NOW)
 
 
@@ -52,7 +52,7 @@ def make_timer(
     firing_id: str | None = None,
     **content_fields: Any,
 ) -> Timer:
-    """The first revision of a timer, with a ``firing_id`` of its own unless one is given."""
+    """Return the first revision of a timer, with a ``firing_id`` of its own unless one is given."""
     content = make_content(execute_at=execute_at, **content_fields)
     return new_timer(
         namespace,
@@ -65,7 +65,7 @@ def make_timer(
 
 
 def make_timers(namespace: Namespace, number: int, *, prefix: str = "t", **fields: Any) -> list[Timer]:
-    """``number`` timers, ids ``t0000``, ``t0001``..."""
+    """Return ``number`` timers, ids ``t0000``, ``t0001``..."""
     return [make_timer(namespace, f"{prefix}{index:04}", **fields) for index in range(number)]
 
 
@@ -85,7 +85,7 @@ def lease_among(leases: Iterable[Lease], shard_id: int) -> Lease:
 
 
 def leased(outcomes: Iterable[Outcome], *leases: Lease) -> list[LeasedOutcome]:
-    """Each outcome with the lease of its shard, or with nobody's."""
+    """Return each outcome with the lease of its shard, or with nobody's."""
     return [LeasedOutcome(outcome, lease_among(leases, outcome.timer.shard_id)) for outcome in outcomes]
 
 

@@ -34,7 +34,7 @@ _counter = count(1)
 
 
 def id_at(instant: datetime, number: int | None = None) -> str:
-    """A UUIDv7 of ``instant``; later calls give later ids of the same instant."""
+    """Return a UUIDv7 of ``instant``; later calls give later ids of the same instant."""
     return uuid7_at(instant, next(_counter) if number is None else number)
 
 
@@ -43,7 +43,7 @@ def ids_at(instant: datetime) -> Callable[[], str]:
 
 
 def namespace_of(tenant_id: str = TENANT, *, num_shards: int = 4) -> Namespace:
-    """A namespace of calls that no store knows of."""
+    """Return a namespace of calls that no store knows of."""
     return Namespace(
         calls_namespace(tenant_id), num_shards=num_shards, first_shard=0, dedicated=False, created_at=NOW
     )
@@ -75,7 +75,7 @@ def submitted(
     num_shards: int = 4,
     **fields: Any,
 ) -> Transition:
-    """The first transition of a call; ``fields`` as for ``submission``."""
+    """Return the first transition of a call; ``fields`` as for ``submission``."""
     return call_steps.submitted(
         tenant_id,
         id_at(now) if call_id is None else call_id,

@@ -50,12 +50,12 @@ def conclude(
 
 
 def run(calls: CallStore, call: ServiceCall, *, is_ok: bool = True, now: datetime = NOW) -> ServiceCall:
-    """One execution from its begin to its end."""
+    """Run one execution from its begin to its end."""
     return conclude(calls, begin(calls, call, now=now), is_ok=is_ok, now=now)
 
 
 def execution_of(calls: CallStore, call: ServiceCall) -> Execution:
-    """The open one."""
+    """Return the open execution."""
     assert call.execution_id is not None
     execution = calls.get_execution(call.tenant_id, call.call_id, call.execution_id)
     assert execution is not None
@@ -72,7 +72,7 @@ def got(calls: CallStore, call: ServiceCall, *, now: datetime = NOW) -> ServiceC
 
 
 def due_timers(store: Store, call: ServiceCall, *, until: datetime) -> list[Timer]:
-    """What a poller of the call's shard finds of it."""
+    """Return what a poller of the call's shard finds of it."""
     page = store.timers.due(call.shard_id, until=until, limit=100)
     assert page.unreadable == ()
     return [timer for timer in page.timers if (timer.namespace, timer.timer_id) == (call.namespace, call.call_id)]

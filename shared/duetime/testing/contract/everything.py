@@ -44,7 +44,7 @@ MODULES = (
 
 
 def _tests_of(value: object) -> Iterator[FunctionType]:
-    """The tests in what a module has under a name: a function, or the methods of a class."""
+    """Return the tests in what a module has under a name: a function, or the methods of a class."""
     if isinstance(value, FunctionType):
         yield value
     elif isinstance(value, type):

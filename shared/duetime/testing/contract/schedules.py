@@ -74,7 +74,7 @@ class EveryMinute:
 def make_schedule(
     namespace: Namespace, schedule_id: str = "s1", *, policy: SchedulePolicy | None = None, timing: str = TIMING
 ) -> Timer:
-    """A schedule whose first occurrence is at ``NOW``."""
+    """Return a schedule whose first occurrence is at ``NOW``."""
     schedule = new_schedule(policy or SchedulePolicy(), EveryMinute(), after=NOW - MINUTE)
     content = make_content(timing_json=timing, payload_json="1.10")
     return new_schedule_timer(namespace, schedule_id, content, schedule, digest="d", now=NOW)

@@ -24,7 +24,7 @@ T = TypeVar("T")
 def claim_shard(
     store: Store, shard_id: int, owner_id: str, *, lease_seconds: float, now: datetime, metadata: str = "{}"
 ) -> Lease | None:
-    """The lease, or None when somebody else has one."""
+    """Claim a lease; None when somebody else has one."""
     (lease,) = store.leases.claim([shard_id], owner_id, lease_seconds=lease_seconds, metadata=metadata, now=now)
     return lease
 
@@ -37,21 +37,21 @@ def create(store: Store, *timers: Timer, now: datetime = NOW) -> list[Timer]:
 
 
 def stored(store: Store, namespace: Namespace, timer_id: str = "t1", *, now: datetime = NOW) -> Timer:
-    """The timer, which must be there."""
+    """Return the timer, which must be there."""
     timer = store.timers.get(namespace, timer_id, now=now)
     assert timer is not None
     return timer
 
 
 def due(store: Store, namespace: Namespace, *, until: datetime = NOW) -> list[Timer]:
-    """All due timers of the namespace's shards; few enough for one page each."""
+    """Return all due timers of the namespace's shards; few enough for one page each."""
     pages = [store.timers.due(shard_id, until=until, limit=100) for shard_id in namespace.shard_ids()]
     assert all(page.cursor is None for page in pages)
     return [timer for page in pages for timer in page.timers]
 
 
 def claim(store: Store, shard_id: int = 0, owner_id: str = "w1", *, now: datetime = NOW) -> Lease:
-    """A lease for ten seconds, which must be free to take."""
+    """Claim a lease for ten seconds, which must be free to take."""
     lease = claim_shard(store, shard_id, owner_id, lease_seconds=10, now=now)
     assert lease is not None
     return lease
@@ -72,7 +72,7 @@ def record_fired(store: Store, namespace: Namespace, *, now: datetime = NOW) -> 
 
 
 def read_all(read_page: Callable[[str | None], Page[T]], *, max_pages: int = 1000) -> list[T]:
-    """The items of all pages."""
+    """Read the items of all pages."""
     items: list[T] = []
     cursor: str | None = None
     for _ in range(max_pages):
@@ -112,6 +112,6 @@ def unreadable_namespace(store: Store, name: str, *, num_shards: int = 4) -> Nam
 
 
 def key_of_later_role(key_id: str, tenant_id: str, *, secret: str) -> ApiKey:
-    """A key as a newer version would store it."""
+    """Return a key as a newer version would store it."""
     role: Any = LaterRole.OPERATOR
     return ApiKey(key_id=key_id, tenant_id=tenant_id, role=role, secret_hash=hash_of(secret), created_at=NOW)

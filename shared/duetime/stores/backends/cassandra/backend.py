@@ -64,7 +64,7 @@ class CassandraBackend:
         return Batch(self._writes.run(groups, _milliseconds(now)), _at_ms(now))
 
     def time(self, *, now: datetime) -> StoreTime:
-        """What the clock of the node that answers reads."""
+        """Return what the clock of the node that answers reads."""
         at = self.session.node_time() if self._time_source is TimeSource.DATABASE else now
         return StoreTime(at, resolution_seconds=0.001)
 

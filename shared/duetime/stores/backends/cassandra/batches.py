@@ -61,7 +61,7 @@ class Unit:
         return all(step.holds(stored.get((step.write.entity.name, step.place))) for step in self.steps)
 
     def is_outdated(self, stored: Stored) -> bool:
-        """Whether a row that was read for it has changed since, which says nothing of its conditions."""
+        """Tell whether a row that was read for it has changed since, which says nothing of its conditions."""
         pinned = [(step, stored.get((step.write.entity.name, step.place))) for step in self.steps if step.pinned]
         return any(row is not None and row["write_id"] != step.pinned for step, row in pinned)
 
@@ -110,7 +110,7 @@ class Batch:
 
 
 def batches_of(units: Sequence[Unit], alone: set[int]) -> Iterator[Batch]:
-    """Those of one partition and under one guard go together, and not too much at once."""
+    """Put those of one partition and under one guard together, and not too much at once."""
     together: dict[tuple[Partition, Guard | None, int], list[Unit]] = {}
     for unit in units:
         by_itself = unit.number if unit.number in alone or _is_by_itself(unit) else -1

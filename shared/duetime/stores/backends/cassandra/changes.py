@@ -65,7 +65,7 @@ class Prepared:
     # -- what has to be stored -------------------------------------------------------------------------------
 
     def conditions(self) -> dict[str, Value]:
-        """What the columns of the row have to hold; empty for an unconditional write."""
+        """Return what the columns of the row have to hold; empty for an unconditional write."""
         write = self.write
         if write.change is Change.INSERT or write.change is Change.PUT:
             return {}
@@ -81,7 +81,7 @@ class Prepared:
         return found
 
     def holds(self, stored: Row | None) -> bool:
-        """Whether the write can be made onto the stored row."""
+        """Tell whether the write can be made onto the stored row."""
         if self.write.change is Change.INSERT:
             return stored is None or not stored["is_there"]
         wanted = self.conditions()
@@ -238,7 +238,7 @@ def prepared(write: Write, stored: tuple[Mapping[str, Value], UUID] | None, now_
 
 
 def known_of(write: Write) -> dict[str, Value]:
-    """What is known of the stored row without reading it."""
+    """Return what is known of the stored row without reading it."""
     if write.change is Change.INSERT:
         return {}
     known = {each.name: each.value for each in write.conditions if each.comparison is Comparison.IS}
@@ -247,7 +247,7 @@ def known_of(write: Write) -> dict[str, Value]:
 
 
 def unknown_of(write: Write) -> bool:
-    """Whether the stored row has to be read first."""
+    """Tell whether the stored row has to be read first."""
     if write.change in (Change.INSERT, Change.PUT):
         return False
     entity, partition = write.entity, layout.partition_of(write.entity, write.key)

@@ -49,7 +49,7 @@ class NoTables(StoreNotReady):
 
 
 def translate(error: BaseException, *, is_conditional: bool = False) -> StoreError:
-    """The ``StoreError`` that stands for ``error``. Messages quote nothing that was to be stored.
+    """Return the ``StoreError`` that stands for ``error``. Messages quote nothing that was to be stored.
 
     ``is_conditional``: of a conditional write, whose outcome is then unknown unless it was surely not carried out.
     """

@@ -65,7 +65,7 @@ class Attempts:
         self._lock = threading.Lock()
 
     def next(self, write_id: UUID, *, above: str | None = None) -> str:
-        """The name for a write; it sorts behind ``above``."""
+        """Return the name for a write; it sorts behind ``above``."""
         with self._lock:
             behind = max(self._last, 0 if above is None else _microseconds(above))
             self._last = max(int(self._now_s() * 1_000_000), behind + 1)
@@ -131,7 +131,8 @@ class Hints:
         raise StoreUnavailable("the key is being changed too often")
 
     def _is_free(self, holder: Hint, attempt: str, fits: Fits) -> bool | None:
-        """Whether a place may be taken from ``holder``; None: ask again, ``attempt`` to store it may be in flight."""
+        """Tell whether a place may be taken from ``holder``; None: ask again, ``attempt`` to store it may be in
+        flight."""
         if fits(holder):
             return False
         partition = _partition(holder)
@@ -143,7 +144,7 @@ class Hints:
         return None if fits(holder) else True
 
     def holder(self, path: AccessPath, by: bytes, entity: Entity) -> Hint | None:
-        """What a place of a unique path leads to."""
+        """Return what a place of a unique path leads to."""
         rows = self._session.read(Statement(_HOLDER, (path.name, by)))
         return Hint(path, by, b"", _key(entity, rows[0]["target"])) if rows else None
 
@@ -199,7 +200,7 @@ class Hints:
         return rows[0]["last_attempt"] if rows else None
 
     def _bar(self, partition: Partition, attempt: str) -> str:
-        """The partition's last name, once ``attempt`` and all before it can change nothing there any more."""
+        """Return the partition's last name, once ``attempt`` and all before it can change nothing there any more."""
         for _ in rounds():
             rows = self._session.read(Statement(_LAST, partition.values), is_serial=True)
             last, ttl = (rows[0]["last_attempt"], rows[0]["ttl"]) if rows else (None, None)

@@ -94,7 +94,7 @@ class Way(Enum):
 
 
 def partition_of(entity: Entity, key: Key) -> Partition:
-    """Where the row of a key lives. A key of fewer values has to have those that name the partition."""
+    """Return where the row of a key lives. A key of fewer values has to have those that name the partition."""
     table, named_by = _HOMES[entity]
     if isinstance(named_by, str):
         return Partition(table, (named_by,))
@@ -118,14 +118,14 @@ def key_parts(entity: Entity) -> Parts:
 
 
 def place_of(entity: Entity, key: Key) -> bytes:
-    """Where in its partition the row of a key stands."""
+    """Return where in its partition the row of a key stands."""
     skipped = len(partition_fields(entity))
     return places.encode(key_parts(entity)[skipped:], key[skipped:])
 
 
 @cache
 def columns_of(entity: Entity, table: str) -> tuple[str, ...]:
-    """The fields that are columns of their own, beside those that name the partition."""
+    """Return the fields that are columns of their own, beside those that name the partition."""
     return tuple(name for name in entity.names if name not in PARTITION_COLUMNS[table])
 
 
@@ -142,7 +142,8 @@ def way_of(entity: Entity, path: AccessPath) -> Way:
 
 @cache
 def place_fields(entity: Entity, path: AccessPath) -> tuple[str, ...]:
-    """What the places of a path begin with: of entries and rows with ``by``, but for what names the partition."""
+    """Return what the places of a path begin with: of entries and rows with ``by``, but for what names the
+    partition."""
     if way_of(entity, path) is Way.HINTS:
         return path.order
     inside = partition_fields(entity)
@@ -156,7 +157,7 @@ def place_parts(entity: Entity, path: AccessPath) -> Parts:
 
 @cache
 def fields_of(path: AccessPath) -> frozenset[str]:
-    """What tells whether and where a row is on a path."""
+    """Return what tells whether and where a row is on a path."""
     state = ("timer_state",) if path is DUE else ()
     return frozenset((*path.by, *path.order_names, *path.present, *path.absent, *path.where, *state))
 
@@ -174,7 +175,8 @@ def is_on(path: AccessPath, values: Mapping[str, Value]) -> bool:
 def places_on(
     entity: Entity, path: AccessPath, values: Mapping[str, Value], *, has_hints: bool
 ) -> set[tuple[bytes, bytes]]:
-    """Where a row with ``values`` stands on a path: of hints their ``by`` and place, of an entry its place alone."""
+    """Return where a row with ``values`` stands on a path: of hints their ``by`` and place, of an entry its place
+    alone."""
     if not is_on(path, values):
         return set()
     if not has_hints:
@@ -203,5 +205,5 @@ def slices_of(path: AccessPath) -> int:
 
 
 def is_sliced_by_order(entity: Entity, path: AccessPath) -> bool:
-    """Whether the first field of the order tells the slice, else the key does."""
+    """Tell whether the first field of the order tells the slice, else the key does."""
     return path.order_names[:1] == entity.key[:1]

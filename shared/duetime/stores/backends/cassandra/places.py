@@ -35,7 +35,7 @@ def encode(parts: Parts, values: Sequence[Value]) -> bytes:
 
 
 def decode(parts: Parts, place: bytes) -> tuple[tuple[Value, ...], bytes]:
-    """The values of ``parts``, with which ``place`` begins, and the rest."""
+    """Return the values of ``parts``, with which ``place`` begins, and the rest."""
     values: list[Value] = []
     for kind, is_descending in parts:
         value, rest = _decoded(kind, place.translate(_COMPLEMENT) if is_descending else place)
@@ -45,7 +45,7 @@ def decode(parts: Parts, place: bytes) -> tuple[tuple[Value, ...], bytes]:
 
 
 def behind(prefix: bytes) -> bytes:
-    """The first place behind all that begin with ``prefix``."""
+    """Return the first place behind all that begin with ``prefix``."""
     start = prefix.rstrip(b"\xff")
     return start[:-1] + bytes([start[-1] + 1]) if start else BEHIND_ALL
 

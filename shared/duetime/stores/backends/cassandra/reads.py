@@ -29,7 +29,7 @@ class Reads:
         return [None if (values := found.get(tuple(key))) is None else row_of(values, names) for key in keys]
 
     def find(self, entity: Entity, keys: Sequence[Key], names: Sequence[str]) -> dict[Key, Values]:
-        """The values of ``names`` of those that there are."""
+        """Return the values of ``names`` of those that there are."""
         wanted = {
             (layout.partition_of(entity, key), layout.place_of(entity, key)): tuple(key)
             for key in keys
@@ -72,7 +72,7 @@ class Reads:
         return zip(self._session.read_each(statements), tables, strict=True)
 
     def find_settled(self, entity: Entity, key: Key, names: Sequence[str]) -> Values | None:
-        """The row of a key after whatever change of it had been accepted."""
+        """Return the row of a key after whatever change of it had been accepted."""
         partition, place = layout.partition_of(entity, key), layout.place_of(entity, key)
         columns = tuple(name for name in names if name not in entity.key)
         cql = _rows_cql(partition.table, columns, several="")
@@ -82,8 +82,8 @@ class Reads:
     def fits(
         self, entity: Entity, names: tuple[str, ...] = (), found: dict[Key, Values] | None = None
     ) -> Callable[[Hint], bool]:
-        """Whether the row that a hint leads to is on its path there, by a serial read. What is read of ``names`` is
-        added to ``found``."""
+        """Tell whether the row that a hint leads to is on its path there, by a serial read. What is read of ``names``
+        is added to ``found``."""
 
         def fit(hint: Hint) -> bool:
             wanted = tuple(dict.fromkeys((*names, *layout.fields_of(hint.path))))

@@ -62,7 +62,7 @@ class Scans:
                 return Scan(rows, after)
 
     def _seen(self, query: Query) -> tuple[list[_Seen], Place | None]:
-        """Up to the limit in order, and the place to go on behind if more may follow."""
+        """Return up to the limit in order, and the place to go on behind if more may follow."""
         entity, path, limit = query.entity, query.path, query.limit
         way = layout.way_of(entity, path)
         if way is Way.PARTITIONS:
@@ -165,7 +165,7 @@ class Scans:
         return seen, None
 
     def _partition_by_partition(self, query: Query) -> tuple[list[_Seen], Place | None]:
-        """All rows of an entity, by the order in which the database has their partitions."""
+        """Return all rows of an entity, by the order in which the database has their partitions."""
         entity, after, limit = query.entity, query.after, query.limit
         inside = len(layout.partition_fields(entity))
         first = None if after is None else tuple(after[:inside])
@@ -212,7 +212,8 @@ class Scans:
     # -- what was found --------------------------------------------------------------------------------------
 
     def _judged(self, query: Query, seen: Sequence[_Seen]) -> tuple[list[Row], Place | None]:
-        """The rows that are still on the path where they were seen; and where the page ends before the last."""
+        """Return the rows that are still on the path where they were seen; and where the page ends before the
+        last."""
         entity, path, by, names, budget = query.entity, query.path, query.by, query.names, query.budget
         covered = {*entity.key, *path.order_names, *path.by}
         needed = tuple(dict.fromkeys((*names, *layout.fields_of(path))))
@@ -281,7 +282,7 @@ def _bounds(parts: places.Parts, prefix: Key, query: Query) -> tuple[bytes, byte
 
 
 def _has_partitions(query: Query) -> bool:
-    """Whether the path goes over the partitions of several shards."""
+    """Tell whether the path goes over the partitions of several shards."""
     return query.path is OF_NAMESPACE
 
 

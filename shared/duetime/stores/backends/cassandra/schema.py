@@ -56,7 +56,7 @@ _VERSION: Final = "CREATE TABLE IF NOT EXISTS duetime_schema (schema_id text PRI
 
 
 def tables() -> Iterator[str]:
-    """The statements that make them. Each can be carried out again."""
+    """Return the statements that make them. Each can be carried out again."""
     for table, partition in PARTITION_COLUMNS.items():
         columns = {name: "int" if name == "shard_id" else "text" for name in partition}
         columns |= {"row_kind": "text", "place": "blob", "write_id": "uuid", "is_there": "boolean", "target": "blob"}

@@ -61,7 +61,7 @@ _FETCH_SIZE = 500
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether the driver logs something that its caller is not told by an exception."""
+    """Tell whether the driver logs something that its caller is not told by an exception."""
     return record.exc_info is None
 
 
@@ -127,12 +127,12 @@ class CassandraSession:
         return True
 
     def is_empty(self) -> bool:
-        """Whether the keyspace is missing, or has no tables of anybody."""
+        """Tell whether the keyspace is missing, or has no tables of anybody."""
         session = self._answer(self._connected)
         return not self._answer(lambda: list(session.execute(_FIND_TABLES, (self.url.keyspace,))))
 
     def node_time(self) -> datetime:
-        """What the clock of the node that answers reads, in milliseconds."""
+        """Return what the clock of the node that answers reads, in milliseconds."""
         row = self._answer(lambda: self._connected().execute(_READ_CLOCK).one())
         return from_milliseconds(int(row["now_ms"]))
 
@@ -176,8 +176,8 @@ class CassandraSession:
     # -- requests --------------------------------------------------------------------------------------------
 
     def read(self, statement: Statement, *, is_serial: bool = False) -> list[Row]:
-        """All rows, by a quorum. ``is_serial``: of one partition, and after whatever conditional write of it had been
-        accepted."""
+        """Return all rows, by a quorum. ``is_serial``: of one partition, and after whatever conditional write of it
+        had been accepted."""
         profile = _SERIAL_PROFILE if is_serial else EXEC_PROFILE_DEFAULT
 
         def ask() -> list[Row]:
@@ -187,7 +187,7 @@ class CassandraSession:
         return self._answer(ask)
 
     def read_each(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        """All rows of each, by a quorum; side by side, but for pages after the first."""
+        """Return all rows of each, by a quorum; side by side, but for pages after the first."""
         return _raised(self._side_by_side([self._later([statement], list) for statement in statements]))
 
     def write(self, statements: Sequence[Statement]) -> None:
@@ -253,7 +253,7 @@ class CassandraSession:
         return _TABLE.sub(rf"\1 {self.url.keyspace}.", cql, count=1)
 
     def _side_by_side(self, requests: Sequence[_Start], *, is_conditional: bool = False) -> list[Any]:
-        """What each answers, or the ``StoreError`` that stands for what it raises; some at once."""
+        """Return what each answers, or the ``StoreError`` that stands for what it raises; some at once."""
         answers: list[Any] = [None] * len(requests)
         in_flight: deque[tuple[int, _Result]] = deque()
 

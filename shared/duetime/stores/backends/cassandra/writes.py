@@ -100,7 +100,7 @@ class Writes:
         return unavailable
 
     def _told(self, batch: Batch, answer: bool | StoreError, alone: set[int]) -> dict[int, Written]:
-        """What became of the writes of a batch; those without a result are to be tried again."""
+        """Return what became of the writes of a batch; those without a result are to be tried again."""
         if answer is True:
             self._clean_up(batch)
             return {unit.number: WRITTEN for unit in batch.units}
@@ -116,7 +116,7 @@ class Writes:
     # -- before ----------------------------------------------------------------------------------------------
 
     def _lost(self, units: Sequence[Unit]) -> set[Guard | None]:
-        """Those guards of other partitions that do not hold: no batch can have them among its conditions."""
+        """Return those guards of other partitions that do not hold: no batch can have them among its conditions."""
         guards = {unit.guard for unit in units if unit.guard is not None and unit.held is None}
         if not guards:
             return set()
@@ -126,7 +126,7 @@ class Writes:
         return {guard for guard in guards if not _is_held(guard, found.get(guard.key))}
 
     def _prepared(self, units: Sequence[Unit], results: dict[int, Written], now_ms: int) -> list[Unit]:
-        """Those that can be made as far as is known; of others the results are told."""
+        """Return those that can be made as far as is known; of others the results are told."""
         missing: dict[tuple[Entity, Key], None] = {}
         for unit in units:
             for write in unit.writes:
@@ -213,7 +213,8 @@ class Writes:
     # -- after -----------------------------------------------------------------------------------------------
 
     def _settled(self, batch: Batch, answer: bool | StoreError) -> dict[int, Written]:
-        """What became of a batch that was not made, or whose answer was lost. Those without a result may be made.
+        """Return what became of a batch that was not made, or whose answer was lost. Those without a result may be
+        made.
 
         A serial read ends what is in flight in the partition: either it is carried out now or never.
         """

@@ -88,7 +88,7 @@ class DynamoDbBackend:
         return self.atomic([[write] for write in writes], now=now)
 
     def atomic(self, groups: Sequence[Sequence[Write]], *, now: datetime | None = None) -> Batch:
-        """What is one item is written with others of the kind in one request; what is several, as a transaction."""
+        """Write what is one item with others of the kind in one request; what is several, as a transaction."""
         items_of = [self._expanded(group, _milliseconds(now)) for group in groups]
         singles = {at: items[0] for at, items in enumerate(items_of) if len(items) == 1}
         several = {at: items for at, items in enumerate(items_of) if len(items) > 1}
@@ -115,7 +115,7 @@ class DynamoDbBackend:
             results[at] = written
 
     def _expanded(self, group: Sequence[Write], now_ms: int) -> list[ItemWrite]:
-        """The items of a group that are written; none: it cannot be."""
+        """Return the items of a group that are written; none: it cannot be."""
         items: list[ItemWrite] = []
         for write in group:
             if write.entity is EVENT:
@@ -176,7 +176,7 @@ def _milliseconds(now: datetime | None) -> int:
 
 
 def open_dynamodb(url: str, *, time_source: TimeSource = TimeSource.DATABASE) -> DynamoDbBackend:
-    """The tables at ``dynamodb://<table>?...`` (url.py). Contacts nothing yet; raises ``InvalidSettings``."""
+    """Return the tables at ``dynamodb://<table>?...`` (url.py). Contacts nothing yet; raises ``InvalidSettings``."""
     parsed = parse_dynamodb_url(url)
     try:
         client = make_client(endpoint_url=parsed.endpoint_url, region=parsed.region)

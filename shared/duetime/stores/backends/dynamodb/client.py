@@ -29,7 +29,7 @@ def make_client(
     max_tries: int = MAX_TRIES,
     read_timeout_seconds: float = READ_TIMEOUT_SECONDS,
 ) -> DynamoDBClient:
-    """A client of the configured AWS account, or of the emulator at ``endpoint_url``.
+    """Return a client of the configured AWS account, or of the emulator at ``endpoint_url``.
 
     An emulator on this machine needs no AWS configuration: fixed credentials and a default region stand in.
     """

@@ -62,7 +62,7 @@ class Driver:
         self.client.close()
 
     def service_time(self, table: str, key: Item) -> datetime | None:
-        """What the service's ``Date`` header says, in whole seconds; None from an emulator that sends none."""
+        """Return what the service's ``Date`` header says, in whole seconds; None from an emulator that sends none."""
         answer = self.call("get_item", TableName=table, Key=key)
         date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
         return None if date is None else parsedate_to_datetime(date).astimezone(UTC)
@@ -115,7 +115,7 @@ class Driver:
         return found, unread
 
     def pages(self, table: str, each: Range, **parameters: Any) -> Iterator[list[Item]]:
-        """What a range of a table holds, a request at a time; strongly consistent."""
+        """Return what a range of a table holds, a request at a time; strongly consistent."""
         parameters |= {"TableName": table, "ConsistentRead": True, **each.parameters()}
         while True:
             page = self.call("query", **parameters)
@@ -127,7 +127,7 @@ class Driver:
     # -- writes ----------------------------------------------------------------------------------------------
 
     def write(self, writes: Sequence[ItemWrite]) -> list[Written]:
-        """Each is made or fails alone. Raises ``StoreUnavailable`` only if none was made, as far as is known.
+        """Make each or fail alone. Raises ``StoreUnavailable`` only if none was made, as far as is known.
 
         What a client waits for, new items, is tried again where it is throttled. Nothing else is: others are not its
         to delay.
@@ -151,8 +151,8 @@ class Driver:
         return raise_if_none([results[at] for at in range(len(writes))], put_off.values())
 
     def _execute(self, writes: Sequence[ItemWrite], put_off: dict[str, StoreUnavailable]) -> list[Written]:
-        """One request of statements. Those of a request that is refused as a whole are sent again one by one, which
-        tells the one at fault."""
+        """Send one request of statements. Those of a request that is refused as a whole are sent again one by one,
+        which tells the one at fault."""
         try:
             answer = self.call("batch_execute_statement", Statements=[write.statement() for write in writes])
         except (StoreNotReady, StoreUnavailable):
@@ -277,7 +277,7 @@ def refused(error: StoreError) -> Written:
 
 
 def raise_if_none(results: list[Written], errors: Iterable[StoreUnavailable]) -> list[Written]:
-    """The results; where none is but that the database was unavailable, the first of the errors is raised."""
+    """Return the results; where none is but that the database was unavailable, the first of the errors is raised."""
     if results and all(written is UNAVAILABLE for written in results):
         raise next(iter(errors))
     return results
@@ -293,6 +293,6 @@ def chunks(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 def back_offs(tries: int) -> Iterable[float]:
-    """Seconds to wait after each try: exponential up to half a second, with full jitter."""
+    """Return seconds to wait after each try: exponential up to half a second, with full jitter."""
     limits = (min(_BACK_OFF_SECONDS * 2**attempt, _MAX_BACK_OFF_SECONDS) for attempt in range(tries))
     return (random.random() * limit for limit in limits)

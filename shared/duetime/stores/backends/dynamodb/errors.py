@@ -66,7 +66,7 @@ class ConditionFailed(Exception):
 
 
 def translate(error: ClientError | BotoCoreError | ResponseParserError) -> Exception:
-    """``ConditionFailed`` or the ``StoreError`` that stands for ``error``."""
+    """Return ``ConditionFailed`` or the ``StoreError`` that stands for ``error``."""
     if isinstance(error, ClientError):
         return _translate_answer(error)
     if isinstance(error, (BotoConnectionError, HTTPClientError, ResponseParserError)):
@@ -77,15 +77,15 @@ def translate(error: ClientError | BotoCoreError | ResponseParserError) -> Excep
 
 
 def statement_refused(error: dict[str, Any]) -> StoreError:
-    """What the error of a single statement in a batch stands for, if that is not transient."""
+    """Return what the error of a single statement in a batch stands for, if that is not transient."""
     if error["Code"] == "ResourceNotFound":
         raise _no_table()
     return _refusal("refused a statement", [error["Code"]], error.get("Message", ""))
 
 
 def _refusal(what: str, codes: Sequence[str], message: str) -> StoreError:
-    """``StoreRefused`` where it is the size of what was to be stored: clients are shown that error, so it quotes
-    nothing."""
+    """Return ``StoreRefused`` where it is the size of what was to be stored: clients are shown that error, so it
+    quotes nothing."""
     if any(code.startswith(_FULL) for code in codes):
         return StoreRefused(f"the partition that this belongs to is full ({', '.join(codes)})")
     if _TOO_LARGE.search(message):
@@ -125,7 +125,7 @@ def _translate_answer(error: ClientError) -> Exception:
 
 
 def cancelled_for_good(reasons: Sequence[dict[str, Any]]) -> StoreError:
-    """What a cancelled transaction stands for that would be cancelled again."""
+    """Return what a cancelled transaction stands for that would be cancelled again."""
     codes = sorted({str(reason["Code"]) for reason in reasons if reason.get("Code") not in (None, "None")})
     messages = "; ".join(str(reason["Message"]) for reason in reasons if reason.get("Message"))
     return _refusal("cancelled a transaction", codes, messages)

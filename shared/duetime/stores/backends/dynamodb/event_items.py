@@ -21,7 +21,7 @@ _LAYOUT = LAYOUTS[EVENT]
 
 
 def packed(rows: Sequence[Row], now_ms: int) -> Item:
-    """The item of events of one call, whose sequences follow each other."""
+    """Return the item of events of one call, whose sequences follow each other."""
     apart = [
         {name: make(at(row[place], now_ms)) for place, name, make in _LAYOUT.row_writers if row[place] is not None}
         for row in rows

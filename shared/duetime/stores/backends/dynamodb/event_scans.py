@@ -48,7 +48,7 @@ class EventScans:
         return _cut(((item, ()) for item in items), query, end)
 
     def _all(self, query: Query) -> Scan:
-        """A tenant after the other: their calls' namespaces tell which there are."""
+        """Read a tenant after the other: their calls' namespaces tell which there are."""
         found: list[Item] = []
         after = query.after
         access = ACCESSES[EVENTS_OF_CALL]
@@ -63,7 +63,7 @@ class EventScans:
         return _cut(((item, ()) for item in found), query, None)
 
     def _tenants(self, first: str) -> Iterator[str]:
-        """Those that have service calls, from ``first`` on."""
+        """Return those that have service calls, from ``first`` on."""
         prefix = f"{layouts.INTERNAL}#{CALLS_PREFIX}"
         catalogue = whole(layouts.CATALOGUE)
         internal = Range("shard_id", catalogue, "sortKey", prefix + first, prefix + LAST)
@@ -73,7 +73,7 @@ class EventScans:
                 yield str(item["sortKey"]["S"]).removeprefix(prefix)
 
     def _published(self, query: Query) -> Scan:
-        """Those that the TTL leaves alone."""
+        """Return those that the TTL leaves alone."""
         access = ACCESSES[PUBLISHED]
         entries, end = self._scans.found(access, query)
         keys = [_LAYOUT.in_key(entry) for entry in entries]

@@ -85,14 +85,14 @@ class Events:
     # -- writes ----------------------------------------------------------------------------------------------
 
     def insertion(self, writes: Sequence[Write], now_ms: int, *, is_kept: bool = False) -> ItemWrite:
-        """One item of all of them, which are new."""
+        """Insert one item of all of them, which are new."""
         item = packed([write.row for write in writes], now_ms)
         item |= self._standing(item, item.get(PUBLISHED_AT), now_ms, is_kept=is_kept)
         key = _LAYOUT.in_key(item)
         return ItemWrite(table=self._table, key=key, item=item, is_there=False)
 
     def write(self, writes: Sequence[Write], now_ms: int) -> list[Written]:
-        """Each alone. An item that is changed meanwhile is looked at again."""
+        """Write each alone. An item that is changed meanwhile is looked at again."""
         results = [NOT_WRITTEN] * len(writes)
         pending = [place for place, write in enumerate(writes) if can_be_found(write.key)]
         for back_off in back_offs(_TRIES):
@@ -140,7 +140,7 @@ class Events:
         return changes
 
     def _change(self, item: Item, writes: Sequence[Write], now_ms: int, *, is_kept: bool) -> ItemWrite:
-        """What becomes of an item when ``writes`` publish or remove some of its events."""
+        """Return what becomes of an item when ``writes`` publish or remove some of its events."""
         *_, last = _LAYOUT.parts_of(item)
         old: list[Any] = item.get(EVENTS, {}).get("L", [])
         new = dict(enumerate(old, last - len(old) + 1))
@@ -173,7 +173,7 @@ class Events:
         )
 
     def _standing(self, item: Item, published_at: Any, now_ms: int, *, is_kept: bool) -> Item:
-        """What an item has in the outbox index, or for the TTL."""
+        """Return what an item has in the outbox index, or for the TTL."""
         key = _LAYOUT.parts_of(item)
         partition = partition_of(key[1])
         if published_at is None:

@@ -27,7 +27,7 @@ Read = Callable[[Item], Item | None]
 
 
 def expanded(write: Write, table: str, now_ms: int, read: Read) -> list[ItemWrite]:
-    """The writes of items that ``write`` stands for; none where it finds nothing to change.
+    """Return the writes of items that ``write`` stands for; none where it finds nothing to change.
 
     ``read`` is asked where they depend on more of what is stored than the writer knows.
     """
@@ -47,7 +47,7 @@ def expanded(write: Write, table: str, now_ms: int, read: Read) -> list[ItemWrit
 
 
 def _key_of(write: Write) -> Item | None:
-    """The key of the row's item; None where it cannot have one."""
+    """Return the key of the row's item; None where it cannot have one."""
     if can_be_found(write.key):
         return LAYOUTS[write.entity].key_of(write.key)
     for condition in write.conditions:
@@ -78,7 +78,7 @@ class _Prepared:
         self._ends_large = bool(layout.large) and layout.entity.expires in alike.changed
 
     def is_all(self, write: Write) -> bool:
-        """Whether ``update`` is all there is to write: no large value of its own item ends with the row."""
+        """Tell whether ``update`` is all there is to write: no large value of its own item ends with the row."""
         if not self._ends_large:
             return True
         large = DAMAGED if write.known is None else write.known().get(self._layout.large, DAMAGED)
@@ -212,7 +212,7 @@ class _Expansion:
         return [main, *map(self._removed, gone)]
 
     def _changed(self, changed: Mapping[str, Attribute | None], expected: Sequence[Condition]) -> ItemWrite:
-        """An update of the row's item, which has to be there. A condition of a value says so too."""
+        """Return an update of the row's item, which has to be there. A condition of a value says so too."""
         says_so = any(each.value is not None and each.comparison is Comparison.IS for each in expected)
         return ItemWrite(
             table=self._table,
@@ -249,8 +249,8 @@ class _Expansion:
         return ItemWrite(table=self._table, key=key, item=item)
 
     def _large_changes(self, changes: Values, changed: dict[str, Attribute | None]) -> list[ItemWrite]:
-        """What becomes of the item of the large field: it changes, or it ends when its row does. What that makes of
-        the row's item goes into ``changed``."""
+        """Return what becomes of the item of the large field: it changes, or it ends when its row does. What that
+        makes of the row's item goes into ``changed``."""
         layout, large, expires = self._layout, self._layout.large, self._layout.entity.expires
         if large in changes:
             if layout.is_apart(changes[large]):
@@ -282,7 +282,7 @@ class _Expansion:
     # -- conditions ------------------------------------------------------------------------------------------
 
     def _expected(self) -> list[Condition]:
-        """The conditions of attributes."""
+        """Return the conditions of attributes."""
         layout = self._layout
         expected = []
         for name, value, comparison in self._write.conditions:

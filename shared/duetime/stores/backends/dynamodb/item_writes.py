@@ -45,7 +45,7 @@ class ItemWrite:
         return self.is_there is not None or bool(self.expected)
 
     def is_reflected_in(self, item: Item | None) -> bool:
-        """Whether ``item``, what there is now, looks as this write leaves it."""
+        """Tell whether ``item``, what there is now, looks as this write leaves it."""
         if self.item is not None:
             return item == self.item
         if not self.is_update:
@@ -159,7 +159,7 @@ def _value(value: Attribute, values: Item) -> str:
 
 
 def projection(names: Sequence[str]) -> Mapping[str, Any]:
-    """The parameters that have a read return nothing but these attributes."""
+    """Return the parameters that have a read return nothing but these attributes."""
     return {
         "ProjectionExpression": ", ".join(f"#{name}" for name in names),
         "ExpressionAttributeNames": {f"#{name}": name for name in names},

@@ -41,12 +41,13 @@ def _milliseconds(instant: str) -> Value:
 
 
 def is_key(item: Item) -> bool:
-    """Whether DynamoDB looks for it. It refuses a request with one that is too long, whatever else is asked for."""
+    """Tell whether DynamoDB looks for it. It refuses a request with one that is too long, whatever else is asked
+    for."""
     return all(len(value["S"].encode()) <= MAX_KEY_BYTES for value in item.values() if "S" in value)
 
 
 def can_be_found(values: Sequence[Value]) -> bool:
-    """Whether a row can stand at these values: no part of a key may be an empty text."""
+    """Tell whether a row can stand at these values: no part of a key may be an empty text."""
     return "" not in values and can_be_stored(values)
 
 
@@ -75,7 +76,7 @@ def at(value: Value, now_ms: int) -> Value:
 
 
 def mark_of(large: str) -> Attribute:
-    """How large it is, for pages, and what tells it from what was there before or will be."""
+    """Return how large it is, for pages, and what tells it from what was there before or will be."""
     raw = large.encode()
     return text(f"{len(raw)} {crc32(raw):08x}")
 
@@ -132,7 +133,7 @@ _READ: dict[Kind, Callable[[Attribute], Value]] = {
 
 
 def reader(kind: Kind, attribute: str, *, is_optional: bool) -> Reader:
-    """What gives the value of an item's attribute."""
+    """Return what gives the value of an item's attribute."""
     read, missing = _READ[kind], None if is_optional else DAMAGED
 
     def of_item(item: Item) -> Value:
@@ -140,7 +141,7 @@ def reader(kind: Kind, attribute: str, *, is_optional: bool) -> Reader:
         return missing if value is None else read(value)
 
     def of_text(item: Item) -> Value:
-        """The same in one call: most fields are texts."""
+        """Return the same in one call: most fields are texts."""
         value = item.get(attribute)
         if value is None:
             return missing
@@ -151,5 +152,5 @@ def reader(kind: Kind, attribute: str, *, is_optional: bool) -> Reader:
 
 
 def matches(value: Value, wanted: Value) -> bool:
-    """Whether what was read fulfils a condition."""
+    """Tell whether what was read fulfils a condition."""
     return value is wanted if wanted is DAMAGED or wanted is None else bool(value == wanted)

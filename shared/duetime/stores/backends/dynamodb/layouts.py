@@ -79,13 +79,13 @@ class Layout:
         return int(self.entity.key[0] in self.key_names)
 
     def key_of(self, key: Key) -> Item:
-        """The key of a row's item."""
+        """Return the key of a row's item."""
         rest = [number(each) if isinstance(each, int) else each for each in key[self._hashed :]]
         hash_name, range_name = self.key_names
         return {hash_name: self.hash_of(key), range_name: text("#".join((self.prefix_of(key), *rest)))}
 
     def parts_of(self, item: Item) -> Key:
-        """The key of the row that an item is of, or leads to. Raises ``ValueError`` for a damaged one."""
+        """Return the key of the row that an item is of, or leads to. Raises ``ValueError`` for a damaged one."""
         hash_name, range_name = self.key_names
         prefix, *rest = item[range_name]["S"].rpartition(NUL)[2].split("#", len(self.entity.key) - self._hashed)
         texts = [*item[hash_name].values()][: self._hashed] + rest
@@ -100,11 +100,12 @@ class Layout:
         return [self.entity.by_name[name].kind is Kind.WHOLE for name in self.entity.key]
 
     def in_key(self, item: Item) -> Item:
-        """The key of an item."""
+        """Return the key of an item."""
         return {name: item[name] for name in self.key_names}
 
     def entry(self, key: Key, found_by: str, row_type: str) -> Item:
-        """An item that leads to a row: it stands under ``found_by``, with the range key of the row behind that."""
+        """Make an item that leads to a row: it stands under ``found_by``, with the range key of the row behind
+        that."""
         hash_name, range_name = self.key_names
         row = self.key_of(key)
         found_by += NUL + row[range_name]["S"]
@@ -183,7 +184,7 @@ class Layout:
         return f"{self.large}_apart"
 
     def apart_key(self, item: Item) -> Item:
-        """The key of the item that belongs to that of a row."""
+        """Return the key of the item that belongs to that of a row."""
         hash_name, range_name = self.key_names
         _, _, name = item[range_name]["S"].partition("#")
         return {hash_name: item[hash_name], range_name: text(self.apart_prefix + name)}
@@ -328,7 +329,7 @@ LAYOUTS: Final[dict[Entity, Layout]] = {
 
 @cache
 def row_reader(entity: Entity, fields: tuple[str, ...]) -> Callable[[Item], Row]:
-    """What makes a row of ``fields`` of an item."""
+    """Return what makes a row of ``fields`` of an item."""
     layout, length = LAYOUTS[entity], len(entity.key)
     readers = [layout.readers[name] for name in fields]
     if fields[:length] != entity.key:

@@ -23,12 +23,12 @@ _COMPLEMENT: Final = str.maketrans("0123456789abcdef", "fedcba9876543210")
 
 
 def write(entity: Entity, path: AccessPath, place: Sequence[Value]) -> str:
-    """``place``, or the beginning of one."""
+    """Write ``place``, or the beginning of one."""
     return NUL.join([_write(value, *part) for value, part in zip(place, _parts(entity, path), strict=False)])
 
 
 def read(entity: Entity, path: AccessPath, written: str) -> Place:
-    """What ``write`` was given, whole."""
+    """Read what ``write`` was given, whole."""
     parts = _parts(entity, path)
     texts = written.rsplit(NUL, len(parts) - 1)  # a name may hold one
     return tuple([_read(each, *part) for each, part in zip(texts, parts, strict=True)])
@@ -74,7 +74,7 @@ class Range:
     start: Item | None = None
 
     def parameters(self) -> dict[str, Any]:
-        """Those of Query."""
+        """Return the parameters of Query."""
         start = {} if self.start is None else {"ExclusiveStartKey": self.start}
         return {
             "KeyConditionExpression": "#hash = :hash AND #range BETWEEN :low AND :high",

@@ -45,7 +45,7 @@ class Reads:
         return rows
 
     def attributes(self, layout: Layout, fields: Sequence[str]) -> list[str]:
-        """What is to be read of items for these fields."""
+        """Return what is to be read of items for these fields."""
         names = dict.fromkeys(layout.key_names)
         names |= {layout.attribute(name): None for name in fields if name not in layout.entity.key}
         if layout.large in fields:
@@ -81,5 +81,5 @@ class Reads:
 
 
 def _waits(layout: Layout, item: Item) -> bool:
-    """Whether the large field of ``item`` is one of its own, which was not read yet."""
+    """Tell whether the large field of ``item`` is one of its own, which was not read yet."""
     return layout.apart_mark in item and layout.large not in item

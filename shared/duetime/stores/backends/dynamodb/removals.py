@@ -27,8 +27,8 @@ class Removals:
         self._table = calls_table
 
     def at_once(self, call: Key, items: Sequence[ItemWrite], now_ms: int) -> Sequence[ItemWrite]:
-        """``items``, which remove a call, and what removes its executions; where that is too much, some of them and
-        an item that says so."""
+        """Return ``items``, which remove a call, and what removes its executions; where that is too much, some of
+        them and an item that says so."""
         items = [*items, *self._of_executions(call)]
         if len(items) <= _MOST_AT_ONCE:
             return items
@@ -43,7 +43,7 @@ class Removals:
         return [ItemWrite(table=self._table, key=key) for page in pages for key in page]
 
     def leave_some(self, items: Sequence[ItemWrite]) -> bool:
-        """Whether ``at_once`` did."""
+        """Tell whether ``at_once`` did."""
         return any(each.item is not None and each.item["row_type"] == text("LEFT") for each in items)
 
     def complete(self, entries: Sequence[Item]) -> None:

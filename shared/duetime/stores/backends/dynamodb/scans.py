@@ -108,7 +108,7 @@ class Scans:
         return parameters
 
     def _fitting(self, items: Sequence[Item], query: Query) -> int:
-        """How many make a page: one at least."""
+        """Return how many make a page: one at least."""
         large, mark = query.entity.large, LAYOUTS[query.entity].apart_mark
         if query.budget is None or large is None:
             return len(items)
@@ -122,7 +122,8 @@ class Scans:
     # -- rows ------------------------------------------------------------------------------------------------
 
     def _whole(self, items: Sequence[Item], query: Query) -> list[Row]:
-        """The rows of items; without those that were changed while their large field was read, if they have left."""
+        """Return the rows of items; without those that were changed while their large field was read, if they have
+        left."""
         read = row_reader(query.entity, query.names)
         if query.entity.large not in query.names:
             return [read(item) for item in items]
@@ -135,7 +136,7 @@ class Scans:
         ]
 
     def _led_to(self, access: Access, items: Sequence[Item], end: Place | None, query: Query) -> Scan:
-        """The rows that entries lead to, if they are where those stand: an index lags behind the table."""
+        """Return the rows that entries lead to, if they are where those stand: an index lags behind the table."""
         checked = (*query.path.by, *query.path.order_names, *query.path.where)
         fields = tuple(dict.fromkeys((*query.names, *checked)))
         kept: list[Row] = []

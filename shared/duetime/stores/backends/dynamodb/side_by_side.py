@@ -17,7 +17,7 @@ class Workers:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="calls")
 
     def map(self, act: Callable[[T], R], values: Sequence[T]) -> list[R]:
-        """``act`` of each value, in order. All of them are carried out, then the first error is raised."""
+        """Return ``act`` of each value, in order. All are carried out, then the first error is raised."""
         if len(values) == 1:
             return [act(values[0])]
         futures = [self._pool.submit(act, value) for value in values]

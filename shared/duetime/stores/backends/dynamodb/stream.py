@@ -26,7 +26,7 @@ class EventsWritten:
 
 
 def read_record(record: Mapping[str, Any]) -> EventsWritten | None:
-    """What a record of the stream means; None for all that needs nothing. Raises ``ValueError`` for a broken one."""
+    """Return what a record of the stream means; None: nothing to do. Raises ``ValueError`` for a broken one."""
     if record.get("eventName") != "INSERT":
         return None
     layout = LAYOUTS[EVENT]

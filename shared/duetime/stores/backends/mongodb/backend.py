@@ -149,7 +149,7 @@ class MongoDbBackend:
         return request
 
     def _lost(self, guards: Sequence[Guard | None]) -> set[Guard | None]:
-        """Those guards that do not hold."""
+        """Return those guards that do not hold."""
         distinct = sorted({guard for guard in guards if guard is not None}, key=lambda guard: guard.key)
         if not distinct:
             return set()
@@ -194,7 +194,7 @@ def _written(is_written: bool) -> Written:
 
 
 def _alternatives(entity: Entity, keys: Iterable[Key]) -> list[Document]:
-    """What finds the keys: those that differ in their last part alone are found together."""
+    """Return what finds the keys: those that differ in their last part alone are found together."""
     last = entity.key[-1]
     together: dict[Key, list[Value]] = {}
     for key in keys:
@@ -206,7 +206,7 @@ def _alternatives(entity: Entity, keys: Iterable[Key]) -> list[Document]:
 
 
 def _ranges(query: Query) -> Iterator[Document]:
-    """What is behind a place, one range of the index after the other."""
+    """Return what is behind a place, one range of the index after the other."""
     path, after = query.path, query.after
     names = path.order_names
     if not names:

@@ -81,7 +81,7 @@ class Database:
         return self._has_bulk_write and int(self._server["maxWireVersion"]) >= _BULK_WRITE_WIRE_VERSION
 
     def is_without_bulk_write(self, error: OperationFailure) -> bool:
-        """Whether ``error`` says so; from then on ``tells_each_write`` does too.
+        """Tell whether ``error`` says so; from then on ``tells_each_write`` does too.
 
         MongoDB 8.0 refuses ``bulkWrite`` while its feature compatibility version is 7.0.
         """
@@ -91,11 +91,11 @@ class Database:
         return True
 
     def now_expression(self, now: datetime) -> Any:
-        """The instant of an update, as an expression of its pipeline: the server's, or a test's ``now``."""
+        """Return the instant of an update, as an expression of its pipeline: the server's, or a test's ``now``."""
         return {"$literal": now} if self.uses_caller_time else "$$NOW"
 
     def clock(self, now: datetime) -> datetime:
-        """What the server's clock reads, or a test's ``now``."""
+        """Return what the server's clock reads, or a test's ``now``."""
         if self.uses_caller_time:
             return now
         at: datetime = self._database.command("hello", codec_options=READ_AS)["localTime"]

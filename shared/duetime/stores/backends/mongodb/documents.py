@@ -20,18 +20,19 @@ Document = dict[str, Any]
 
 
 def key_of(entity: Entity, key: Key) -> Document:
-    """What finds a row's document, by the parts of its key that are not damaged."""
+    """Return what finds a row's document, by the parts of its key that are not damaged."""
     parts = zip(entity.key, key, strict=True)
     return {**marks(entity), **{name: value for name, value in parts if can_be_stored((value,))}}
 
 
 def marks(entity: Entity) -> Document:
-    """What tells an entity's documents from others of the same collection."""
+    """Return what tells an entity's documents from others of the same collection."""
     return {} if entity.row_type is None else {"row_type": entity.row_type}
 
 
 def marker(name: str) -> str:
-    """The field of a document that lacks another one, for paths of such: an index has no condition for that."""
+    """Return the field of a document that lacks another one, for paths of such: an index has no condition for
+    that."""
     return f"has_no_{name}"
 
 
@@ -44,7 +45,7 @@ def to_document(entity: Entity, row: Row, now_ms: int) -> Document:
 
 
 def changed(entity: Entity, changes: dict[str, Value], now_ms: int) -> Document:
-    """The update that gives a document these values and takes away those that are None."""
+    """Return the update that gives a document these values and takes away those that are None."""
     given = {
         name: stored(entity.by_name[name].kind, value, now_ms) for name, value in changes.items() if value is not None
     }
@@ -56,7 +57,7 @@ def changed(entity: Entity, changes: dict[str, Value], now_ms: int) -> Document:
 
 @cache
 def _marked(entity: Entity) -> frozenset[str]:
-    """The fields whose absence is marked."""
+    """Return the fields whose absence is marked."""
     return frozenset(name for path in entity.paths for name in path.absent)
 
 
@@ -73,8 +74,8 @@ def to_row(entity: Entity, document: Document, names: Sequence[str]) -> Row:
 
 
 def place_of(entity: Entity, document: Document, names: Sequence[str]) -> Place:
-    """Where a document stands in an index. For a value that is damaged stands the one of its field's kind that is
-    next to it in MongoDB's order of types."""
+    """Return where a document stands in an index. For a value that is damaged stands the one of its field's kind that
+    is next to it in MongoDB's order of types."""
     row = to_row(entity, document, names)
     return tuple(
         [
@@ -87,7 +88,7 @@ def place_of(entity: Entity, document: Document, names: Sequence[str]) -> Place:
 
 
 def _is_behind(kind: Kind, value: Any) -> bool:
-    """Whether a value of another type sorts behind all of ``kind``."""
+    """Tell whether a value of another type sorts behind all of ``kind``."""
     in_order = [_NUMBERS, (str,), (dict,), (list,), (bytes, UUID), (ObjectId,), (bool,), (datetime, DatetimeMS)]
     if value is None:
         return False

@@ -74,7 +74,7 @@ _TRANSIENT_CODES = frozenset(
 
 
 def translated(operation: Callable[P, R]) -> Callable[P, R]:
-    """``operation`` with whatever the driver raises turned into ``StoreError`` or one of its kinds."""
+    """Run ``operation``; whatever the driver raises becomes ``StoreError`` or one of its kinds."""
 
     @wraps(operation)
     def run(*arguments: P.args, **named: P.kwargs) -> R:
@@ -87,7 +87,7 @@ def translated(operation: Callable[P, R]) -> Callable[P, R]:
 
 
 def translate(error: PyMongoError | BSONError) -> StoreError:
-    """The ``StoreError`` that stands for ``error``. Messages quote nothing that was to be stored."""
+    """Return the ``StoreError`` that stands for ``error``. Messages quote nothing that was to be stored."""
     if isinstance(error, (ConnectionFailure, WaitQueueTimeoutError, ExecutionTimeout)):
         return StoreUnavailable(f"MongoDB cannot be reached: {type(error).__name__}")
     if isinstance(error, OperationFailure):
@@ -120,12 +120,12 @@ def _is_labelled_transient(error: PyMongoError) -> bool:
 
 
 def is_unknown_command(error: OperationFailure) -> bool:
-    """Whether the server has not got the command, or not in the version as which it works at present."""
+    """Tell whether the server has not got the command, or not in the version as which it works at present."""
     return error.code in (_COMMAND_NOT_FOUND, _COMMAND_NOT_SUPPORTED)
 
 
 def begin_again() -> OperationFailure:
-    """What has the driver run a transaction again."""
+    """Return what has the driver run a transaction again."""
     details = {"errorLabels": [_TRANSIENT_TRANSACTION]}
     return OperationFailure("the transaction is begun again", details=details)
 
@@ -137,7 +137,7 @@ def not_a_replica_set() -> StoreNotReady:
 
 
 def codes_of(error: OperationFailure) -> set[int]:
-    """The error's code, and those of the single writes in a bulk."""
+    """Return the error's code, and those of the single writes in a bulk."""
     details = error.details or {}
     failures = [*details.get("writeErrors", ()), *details.get("writeConcernErrors", ())]
     codes = {failure.get("code") for failure in failures} | {error.code}

@@ -15,20 +15,20 @@ Order = list[tuple[str, int]]
 
 
 def order_of(path: AccessPath) -> Order:
-    """The order of a scan."""
+    """Return the order of a scan."""
     directions = [DESCENDING if is_descending else ASCENDING for is_descending in path.is_descending]
     return list(zip(path.order_names, directions, strict=True))
 
 
 def condition_of(path: AccessPath) -> Document:
-    """What the documents on a path have in common."""
+    """Return what the documents on a path have in common."""
     absent = {marker(name): True for name in path.absent}
     return {name: {"$exists": True} for name in path.present} | absent | dict(path.where)
 
 
 @cache
 def key_index(entity: Entity) -> str:
-    """The name of the unique index that finds a row by its key.
+    """Return the name of the unique index that finds a row by its key.
 
     It begins with the key's first field, as a cluster that is sharded by that asks of unique indexes. Another entity
     of the collection whose key begins with this one's has it for both: the row without the other fields is one.
@@ -40,7 +40,7 @@ def key_index(entity: Entity) -> str:
 
 @cache
 def path_index(entity: Entity, path: AccessPath) -> str:
-    """The name of the index that a scan goes along."""
+    """Return the name of the index that a scan goes along."""
     if _is_of_key(entity, path):
         return key_index(entity)
     alike = (each for each in entity.paths if _shape(each) == _shape(path))
@@ -59,7 +59,7 @@ def _owner_of_key(entity: Entity) -> Entity:
 
 
 def _is_of_key(entity: Entity, path: AccessPath) -> bool:
-    """Whether the index of the key has the path's order, as its other fields are equal there."""
+    """Tell whether the index of the key has the path's order, as its other fields are equal there."""
     in_order = tuple(name for name in entity.key if name in path.order_names)
     return (
         not condition_of(path)

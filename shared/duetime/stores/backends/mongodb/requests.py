@@ -30,7 +30,7 @@ class Request:
 
 
 def requests_for(write: Write, database: Database, now: datetime | None) -> Iterator[Request]:
-    """One, but for a row with parts: these are removed by requests of their own."""
+    """Make one request, but for a row with parts: these are removed by requests of their own."""
     if write.entity.is_lease and write.change is not Change.DELETE:
         yield _timed(write, database, now)
         return

@@ -25,7 +25,7 @@ Document = dict[str, Any]
 
 
 def open_client(url: str) -> tuple[MongoClient[Document], str]:
-    """A client and the name of the database. Nothing is contacted before the first operation.
+    """Make a client. Return it and the name of the database. Nothing is contacted before the first operation.
 
     What the promises of the port rest on is not left to the URL: writes are acknowledged by a majority and retried
     once by the driver, reads go to the primary. Every operation ends within ``timeoutMS`` (10 s), looking for a

@@ -112,7 +112,8 @@ class SqlBackend:
 
     @retry_on_deadlock
     def _write(self, writes: Sequence[Write], now: datetime | None) -> Batch | None:
-        """The usual case: each statement makes all of its writes, or none. Else None, and nothing is written."""
+        """Write in the usual case: each statement makes all of its writes, or none. Else None, and nothing is
+        written."""
         with self.database.write(now) as mutation:
             lost = self._lost(mutation, {write.guard for write in writes})
             kept = [write for write in writes if write.guard not in lost] if lost else writes
@@ -123,8 +124,8 @@ class SqlBackend:
         return None
 
     def _made_together(self, mutation: Mutation, writes: Sequence[Write]) -> dict[int, Written] | None:
-        """The results of those that are not made. None where they cannot be told: the transaction is to be rolled
-        back."""
+        """Return the results of those that are not made. None where they cannot be told: the transaction is to be
+        rolled back."""
         results: dict[int, Written] = {}
         for run in self._statements.runs(writes):
             made = run.statement.many(mutation.connection, run.rows)
@@ -195,7 +196,7 @@ class SqlBackend:
                     results[place] = NOT_WRITTEN
 
     def _are_made(self, mutation: Mutation, writes: Sequence[Write]) -> bool:
-        """Whether all of ``writes`` are made. If not, some may be: the transaction is to be rolled back."""
+        """Tell whether all of ``writes`` are made. If not, some may be: the transaction is to be rolled back."""
         for run in self._statements.runs(writes):
             if run.statement.many(mutation.connection, run.rows) == len(run.rows) or not run.must_match:
                 continue
@@ -220,7 +221,7 @@ class SqlBackend:
         return is_made
 
     def _lost(self, mutation: Mutation, guards: set[Guard | None]) -> set[Guard | None]:
-        """Those guards that do not hold; the rows that they are about stay locked."""
+        """Return those guards that do not hold; the rows that they are about stay locked."""
         distinct = sorted((guard for guard in guards if guard is not None), key=lambda guard: guard.key)
         if not distinct:
             return set()
@@ -269,7 +270,7 @@ def _group_order(group: Sequence[Write]) -> Key:
 
 
 def _is_told_by_its_row(write: Write) -> bool:
-    """Whether the row that a write finds by its key tells what becomes of it."""
+    """Tell whether the row that a write finds by its key tells what becomes of it."""
     is_unconditional = write.change is Change.DELETE and not write.conditions
     return write.change is not Change.PUT and not is_unconditional and DAMAGED not in write.key
 
@@ -288,17 +289,17 @@ def _all_hold(conditions: Sequence[Condition], values: Row | None, now: datetime
 
 
 def _is_taken(key: Key) -> bool:
-    """Whether no database refuses to look for ``key``: some do that for U+0000, others for what is no Unicode."""
+    """Tell whether no database refuses to look for ``key``: some do for U+0000, others for what is no Unicode."""
     return all(is_text(part) and "\0" not in part for part in key if isinstance(part, str))
 
 
 def _refusal(error: StoreError) -> StoreError:
-    """``error``, if the database refuses a statement for good. Any other is raised."""
+    """Return ``error``, if the database refuses a statement for good; raise any other."""
     if type(error) is not StoreError:
         raise error
     return error
 
 
 def open_sql(url: str, *, time_source: TimeSource = TimeSource.DATABASE) -> SqlBackend:
-    """The backend on the database of a URL (dialects). Raises ``InvalidSettings``."""
+    """Return the backend on the database of a URL (dialects). Raises ``InvalidSettings``."""
     return SqlBackend(Database(open_dialect(url), time_source=time_source))

@@ -53,11 +53,11 @@ BYTES_16 = sa.LargeBinary(16).with_variant(sa.BINARY(16), "mysql").with_variant(
 
 
 def text_of(length: int) -> sa.types.TypeEngine[str]:
-    """A text of up to ``length`` characters. PostgreSQL too compares it byte by byte: lists have one order."""
+    """Return a text of up to ``length`` characters. PostgreSQL too compares it byte by byte: lists have one order."""
     by_bytes = sa.String(length, collation="C")
     return sa.String(length).with_variant(sa.Text(), "sqlite").with_variant(by_bytes, "postgresql")
 
 
 def exact_text_of(length: int) -> sa.types.TypeEngine[str]:
-    """The same where statements compare texts that may end in blanks: ids and what else clients choose."""
+    """Return the same where statements compare texts that may end in blanks: ids and what else clients choose."""
     return text_of(length).with_variant(_Ended(length), "mssql")

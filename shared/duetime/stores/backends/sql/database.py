@@ -52,15 +52,15 @@ class Database:
         self.db_now = db_now_strategy(dialect.name, time_source)
 
     def prepare(self, statement: sa.Executable, *names: str) -> Prepared:
-        """A statement whose values will be given in the order of ``names``."""
+        """Prepare a statement whose values will be given in the order of ``names``."""
         return self.prepare_picking(statement, {name: place for place, name in enumerate(names)})
 
     def prepare_picking(self, statement: sa.Executable, places: Mapping[str, int]) -> Prepared:
-        """A statement that takes its values, by their names, from these places of what it will be given."""
+        """Prepare a statement that takes its values, by their names, from these places of what it will be given."""
         return Prepared(statement, self.engine.dialect, places)
 
     def prepare_list(self, select: sa.Select[Any], column: sa.Column[Any], *names: str) -> PreparedList:
-        """``select`` of the rows whose ``column`` is one of many keys. ``names`` as for ``prepare``."""
+        """Prepare ``select`` of the rows whose ``column`` is one of many keys. ``names`` as for ``prepare``."""
         statements = []
         for length in _LIST_LENGTHS:
             keys = [f"list_key_{number}" for number in range(length)]
@@ -70,12 +70,13 @@ class Database:
         return PreparedList(statements)
 
     def size_of(self, column: sa.Column[Any]) -> sa.ColumnElement[int]:
-        """The size of a long text, in bytes or characters, told without sending it."""
+        """Return the size of a long text, in bytes or characters, told without sending it."""
         size: sa.ColumnElement[int] = getattr(sa.func, self._dialect.size_function)(column, type_=sa.BigInteger)
         return size
 
     def prepare_insert(self, table: sa.Table, values: Mapping[str, Any], places: Mapping[str, int]) -> Prepared:
-        """An insert of rows that are not there: ``values`` by column. ``places`` as for ``prepare_picking``."""
+        """Prepare an insert of rows that are not there: ``values`` by column. ``places`` as for
+        ``prepare_picking``."""
         insert = self._dialect.insert_if_absent(table)
         statement = insert.values(values)
         if not self.keeps_plans:
@@ -84,21 +85,22 @@ class Database:
         return PreparedForRows(statement, of_rows, self.engine.dialect, places)
 
     def prepare_change(self, statement: sa.Update | sa.Delete, places: Mapping[str, int]) -> Prepared:
-        """An update or a delete. ``places`` as for ``prepare_picking``."""
+        """Prepare an update or a delete. ``places`` as for ``prepare_picking``."""
         if not self.keeps_plans:
             return self.prepare_picking(statement, places)
         return PreparedForRows(statement, taken_from_rows(statement, places), self.engine.dialect, places)
 
     def read(self) -> AbstractContextManager[sa.Connection]:
-        """A connection for reading. Each statement sees the latest committed state."""
+        """Return a connection for reading. Each statement sees the latest committed state."""
         return _Session(self._dialect, self._connect)
 
     def _described(self) -> AbstractContextManager[sa.Connection]:
-        """A connection of SQLAlchemy's, for what is not prepared."""
+        """Return a connection of SQLAlchemy's, for what is not prepared."""
         return _Session(self._dialect, self.engine.connect)
 
     def clock_ms(self, connection: sa.Connection, now: datetime) -> int:
-        """What the database's clock reads, outside of a unit of work: epoch milliseconds, a test's own in tests."""
+        """Return what the database's clock reads, outside of a unit of work: epoch milliseconds, a test's own in
+        tests."""
         if self._uses_caller_time:
             return to_milliseconds(now)
         return int(connection.exec_driver_sql(self.db_now.now_statement).scalar_one())

@@ -18,7 +18,7 @@ class TransactionAborted(StoreUnavailable):
 
 
 def by_code(reasons: Mapping[str, Iterable[int]]) -> dict[int, str]:
-    """The reason for each of a driver's codes, from the codes of each reason."""
+    """Return the reason for each of a driver's codes, from the codes of each reason."""
     return {code: reason for reason, codes in reasons.items() for code in codes}
 
 
@@ -35,7 +35,7 @@ class ErrorCodes:
     no_schema: frozenset[int]
 
     def meaning(self, code: int, where: str) -> StoreError | None:
-        """None for a code that has none here. ``where`` names the server and the database."""
+        """Return what a code means; None where it has none here. ``where`` names the server and the database."""
         if code in self.aborted:
             return TransactionAborted(f"the database asks to try again: {self.aborted[code]}")
         if code in self.try_again:
@@ -54,7 +54,8 @@ Classifier = Callable[[BaseException], StoreError]
 def translation(
     classify: Classifier, error: BaseException, driver_errors: tuple[type[Exception], ...] = ()
 ) -> StoreError | None:
-    """``StoreError`` or one of its kinds, for whatever SQLAlchemy or the driver raises. None: it is not theirs.
+    """Return ``StoreError`` or one of its kinds, for whatever SQLAlchemy or the driver raises. None: it is not
+    theirs.
 
     Messages name the kind of failure and never a statement's values, which belong to the callers. ``driver_errors``:
     those of a driver that is used without SQLAlchemy.

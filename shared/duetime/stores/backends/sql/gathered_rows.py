@@ -11,11 +11,12 @@ from duetime.stores.json_texts import read_json
 
 class GatheredRows(Protocol):
     def select(self, rows: sa.Select[Any]) -> sa.Select[Any]:
-        """What to run in place of a select of rows, which may have a limit."""
+        """Return what to run in place of a select of rows, which may have a limit."""
         ...
 
     def read(self, found: sa.CursorResult[Any]) -> list[Any]:
-        """The rows that the select has, each of them a sequence of its columns; bytes may have become hex digits."""
+        """Return the rows that the select has, each of them a sequence of its columns; bytes may have become hex
+        digits."""
         ...
 
 

@@ -43,8 +43,8 @@ class PreparedForRows(Prepared):
 
 
 def taken_from_rows(statement: S, places: Mapping[str, int]) -> S:
-    """``statement`` with columns of a table, which PostgreSQL makes of an array for each of them, in place of the
-    values of these names."""
+    """Return ``statement`` with columns of a table, which PostgreSQL makes of an array for each of them, in place of
+    the values of these names."""
     # By place: an ended timer's execution and due time are one value, under two names.
     # A text has no length yet: a cast would cut one that is too long, in place of refusing it.
     types = {
@@ -68,7 +68,7 @@ def taken_from_rows(statement: S, places: Mapping[str, int]) -> S:
 
 
 def _array(values: Values) -> str:
-    """The text of an array. It is that of JSON but for its brackets, for bytes, and for control characters."""
+    """Return the text of an array. It is that of JSON but for its brackets, for bytes, and for control characters."""
     if any(type(each) is bytes for each in values):
         values = [None if each is None else rf"\x{each.hex()}" for each in values]
     text = _encode(values).decode()[1:-1]

@@ -94,11 +94,11 @@ class Mapping:
         return self.by_name[name].column
 
     def is_of_entity(self) -> list[sa.ColumnElement[bool]]:
-        """What tells the entity's rows from others of the table."""
+        """Return what tells the entity's rows from others of the table."""
         return []
 
     def is_on(self, path: AccessPath) -> list[sa.ColumnElement[bool]]:
-        """What the rows on a path have in common, as the planner must see it."""
+        """Return what the rows on a path have in common, as the planner must see it."""
         column = self.select
         conditions = [*self.is_of_entity(), *(column(name).is_not(None) for name in path.present)]
         conditions += [column(name).is_(None) for name in path.absent]
@@ -108,15 +108,15 @@ class Mapping:
         ]
 
     def are_alike_on(self, path: AccessPath) -> set[str]:
-        """The columns that have one value in all rows of one range of a path."""
+        """Return the columns that have one value in all rows of one range of a path."""
         return {*path.by, *path.where, *path.absent}
 
     def is_implied_by(self, conditions: Iterable[Condition]) -> list[sa.ColumnElement[bool]]:  # noqa: ARG002
-        """What has to hold besides the conditions of a write."""
+        """Return what has to hold besides the conditions of a write."""
         return []
 
     def key_names(self, conditions: Iterable[Condition], *, by_all_keys: bool = False) -> tuple[str, ...]:  # noqa: ARG002
-        """The columns that a write finds its row by. ``by_all_keys``: all columns of each unique index."""
+        """Return the columns that a write finds its row by. ``by_all_keys``: all columns of each unique index."""
         return self.entity.key
 
     def key_reader(self, names: tuple[str, ...]) -> Callable[[Key], tuple[Any, ...]]:  # noqa: ARG002
@@ -124,7 +124,7 @@ class Mapping:
         return tuple
 
     def targets(self, names: tuple[str, ...], values: Sequence[Value]) -> dict[str, Source]:  # noqa: ARG002
-        """The columns that ``values`` of the fields ``names`` are written to, a whole row's or a change's."""
+        """Return the columns that ``values`` of the fields ``names`` are written to, a whole row's or a change's."""
         return {name: place for place, name in enumerate(names)}
 
     @cached_property
@@ -222,7 +222,7 @@ _FOUND_BY: dict[tuple[str, ...], Callable[[Key], tuple[Any, ...]]] = {
 
 class ShardMapping(Mapping):
     def is_of_entity(self) -> list[sa.ColumnElement[bool]]:
-        """All of the primary key but the shard, so that a planner knows of one row for each."""
+        """Return all of the primary key but the shard, so that a planner knows of one row for each."""
         row = self.table.c
         is_first = row.timer_execute_at == constant(0)
         return [row.row_type == constant(RowType.SHARD), is_first, row.timer_uuid == sa.literal(NIL_UUID)]

@@ -85,7 +85,7 @@ class PreparedList:
         self._longest = statements[-1][0]
 
     def rows(self, connection: sa.Connection, keys: Sequence[Any], *values: Any) -> list[Any]:
-        """The rows of ``keys``, list after list; ``values`` are the statement's others."""
+        """Return the rows of ``keys``, list after list; ``values`` are the statement's others."""
         found: list[Any] = []
         for start in range(0, len(keys), self._longest):
             part = tuple(keys[start : start + self._longest])
@@ -108,7 +108,7 @@ def _arrangement(
 
 
 def _picker(places: list[int]) -> Callable[[Values], Values]:
-    """What takes the values at ``places``."""
+    """Return what takes the values at ``places``."""
     if len(places) > 1:
         return itemgetter(*places)
     return lambda values: tuple([values[place] for place in places])

@@ -55,7 +55,7 @@ class Reads:
         fields: tuple[str, ...] | None = None,
         is_locking: bool = False,
     ) -> dict[Key, Row]:
-        """Those of the rows that there are, by their keys. Rows are locked in the order of their keys."""
+        """Return those of the rows that there are, by their keys. Rows are locked in the order of their keys."""
         shape = (entity, fields, is_locking)
         by_key = self._by_keys.get(shape)
         if by_key is None:
@@ -208,7 +208,7 @@ class _OnPath:
         return self._statements[part]
 
     def encoded(self, part: Part, query: Query) -> list[Any]:
-        """The values of a statement."""
+        """Return the values of a statement."""
         values = list(query.by)
         names = self._path.by
         if part.equal is not None and query.after is not None:
@@ -269,7 +269,8 @@ class _OnPath:
         return self._database.prepare(select, *given_names, "limit")
 
     def _selected(self) -> list[sa.ColumnElement[Any]]:
-        """The columns; of light rows the large one only where it is short, and last its size where it is not."""
+        """Return the columns; of light rows the large one only where it is short, and last its size where it is
+        not."""
         columns = list(map(self._mapping.select, self.names))
         if not self.is_light or self.large is None:
             return columns
@@ -320,7 +321,7 @@ def _missing(names: Sequence[str], fields: tuple[str, ...]) -> list[str]:
 
 
 def _parts(query: Query) -> Iterator[Part]:
-    """What is behind a place, one range after the other."""
+    """Return what is behind a place, one range after the other."""
     path, after = query.path, query.after
     has_since, has_until = query.since is not None, query.until is not None
     if after is None:

@@ -74,7 +74,7 @@ class Plan:
             self.statement = database.prepare_change(sa.update(table).where(*where).values(values), self._given)
 
     def values(self, write: Write) -> Sequence[Any]:
-        """What the statement is given for a write."""
+        """Return what the statement is given for a write."""
         values = write.row if write.changes is None else tuple(write.changes.values())
         if not self._is_insert:
             values += self._key(write.key)
@@ -89,7 +89,7 @@ class Plan:
         return converted
 
     def _values(self, write: Write, found_by: Sequence[str]) -> dict[str, Any]:
-        """What columns become. They stand in the order of the table, as SQLAlchemy writes them."""
+        """Return what columns become. They stand in the order of the table, as SQLAlchemy writes them."""
         mapping = self._mapping
         names, source = _source(write)
         targets = mapping.targets(names, source)
@@ -154,8 +154,8 @@ class Statements:
         self._plans: dict[Any, Plan] = {}
 
     def runs(self, writes: Sequence[Write], *, put_as: Change | None = None) -> Iterator[Run]:
-        """``writes`` as statements, in the order of their first appearance. A PUT is run as ``put_as``; None: as what
-        is likely to be enough."""
+        """Return ``writes`` as statements, in the order of their first appearance. A PUT is run as ``put_as``; None:
+        as what is likely to be enough."""
         together: dict[Any, list[Write]] = {}
         for write in writes:
             kind = write.like or _shape(write)
@@ -180,7 +180,7 @@ class Statements:
         return plan
 
     def _tags(self, group: Sequence[Write]) -> Iterator[Run]:
-        """A call's tags, which stand in a table of their own, too."""
+        """Return a call's tags, which stand in a table of their own, too."""
         if group[0].change is not Change.INSERT:
             yield Run(self._remove_tags, [write.key for write in group], must_match=False)
         rows: list[Sequence[Any]] = [(*write.key, tag) for write in group for tag in dict.fromkeys(_tags_of(write))]
@@ -202,7 +202,7 @@ class Statements:
 
 
 def _source(write: Write) -> tuple[tuple[str, ...], Sequence[Value]]:
-    """The fields that a write gives values to, and these."""
+    """Return the fields that a write gives values to, and these."""
     if write.changes is None:
         return write.entity.names, write.row
     return tuple(write.changes), tuple(write.changes.values())

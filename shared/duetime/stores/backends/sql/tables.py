@@ -91,7 +91,7 @@ def index_for(table: Table, alike: Collection[str], order: tuple[str, ...]) -> s
 
 
 def constant(value: int | str) -> sa.ColumnElement[Any]:
-    """A constant of our own written into the statement, where the planner sees it."""
+    """Return a constant of our own written into the statement, where the planner sees it."""
     return sa.literal_column(repr(int(value)) if isinstance(value, int) else f"'{value}'")
 
 
@@ -102,12 +102,13 @@ def one_of(column: str, *values: str) -> str:
 
 
 def given(name: str, type_: sa.types.TypeEngine[Any] | None = None) -> sa.BindParameter[Any]:
-    """A value that comes with each execution. ``type_``: where nothing that it is compared with tells its type."""
+    """Return a value that comes with each execution. ``type_``: where nothing that it is compared with tells its
+    type."""
     return sa.bindparam(name, type_=type_)
 
 
 def given_count(name: str) -> sa.BindParameter[int]:
-    """The same for a number that SQLAlchemy must know to be one (LIMIT, sums)."""
+    """Return the same for a number that SQLAlchemy must know to be one (LIMIT, sums)."""
     return sa.bindparam(name, type_=sa.Integer)
 
 

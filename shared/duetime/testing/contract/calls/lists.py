@@ -25,7 +25,7 @@ HOUR = timedelta(hours=1)
 def listed(
     calls: CallStore, call_filter: CallFilter = EVERYTHING, *, limit: int = 3, tenant_id: str = make.TENANT
 ) -> list[ServiceCall]:
-    """All pages of a list, each no longer than its limit."""
+    """Return all pages of a list, each no longer than its limit."""
 
     def read_page(cursor: str | None) -> Page[ServiceCall]:
         page = calls.list(tenant_id, call_filter, cursor=cursor, limit=limit, now=NOW)
@@ -89,7 +89,7 @@ def test_a_list_leaves_out_bodies_and_tells_their_length(calls: CallStore) -> No
 
 
 def expected(various: list[ServiceCall], wanted: CallFilter) -> list[ServiceCall]:
-    """What the filter's words say."""
+    """Return what the filter's words say."""
     found = [
         call
         for call in various

@@ -42,7 +42,7 @@ def calls_in_every_state(calls: CallStore) -> list[ServiceCall]:
 
 
 def elsewhere(call: ServiceCall) -> ServiceCall:
-    """The same call of another tenant, as if it came from another store."""
+    """Return the same call of another tenant, as if it came from another store."""
     return replace(call, tenant_id="moved")
 
 

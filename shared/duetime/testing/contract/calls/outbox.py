@@ -33,7 +33,7 @@ def waiting(outbox: Outbox, *, limit: int = 100, skip: Iterable[ServiceCall] = (
 
 
 def by_call(found: Iterable[OutboxEvent]) -> dict[CallRef, list[int]]:
-    """The sequence numbers of each call in the order in which they were handed out."""
+    """Return the sequence numbers of each call in the order in which they were handed out."""
     numbers: dict[CallRef, list[int]] = {}
     for stored in found:
         ref = CallRef(stored.event.tenant_id, stored.event.aggregate_id)

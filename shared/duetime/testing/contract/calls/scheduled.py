@@ -35,7 +35,7 @@ def submission(store: Store) -> OccurrenceCalls:
 
 
 def occurrence(namespace: Namespace, at: int = 0, *, name: str = "report") -> Timer:
-    """A schedule whose pending occurrence is that many seconds after ``NOW``."""
+    """Return a schedule whose pending occurrence is that many seconds after ``NOW``."""
     request = request_spec(method=Method.POST, url="http://receiver.test/", headers_json=None, body_json='"ü"')
     template = CallContent(name=name, request=request, correlation_id="", tags=("own",))
     content = make_content(callback_url=SERVICE_CALLS, payload_json=template_json(template))

@@ -24,7 +24,7 @@ LATER = NOW + seconds(60)
 
 
 def make_waiting(store: Store, namespace: Namespace) -> Timer:
-    """A timer whose first attempt, at NOW, was answered with a 202, and which waits until UNTIL."""
+    """Return a timer whose first attempt, at NOW, was answered with a 202, and which waits until UNTIL."""
     (timer,) = create(store, make_timer(namespace, payload_json='{"n": 1.0}'))
     attempt = AttemptRecord(
         number=1,

@@ -32,7 +32,7 @@ EVERYTHING = TimerFilter()
 def listed(
     store: Store, namespace: Namespace, timer_filter: TimerFilter = EVERYTHING, *, limit: int = 3
 ) -> list[Timer]:
-    """All pages of a list, each no longer than its limit."""
+    """Return all pages of a list, each no longer than its limit."""
 
     def read_page(cursor: str | None) -> Page[Timer]:
         page = store.timers.list(namespace, timer_filter, cursor=cursor, limit=limit, now=NOW)

@@ -42,7 +42,7 @@ LOG = '[[1,"f",1700000000000,12,"Retry",503]]'
 
 
 def grown(name: str = "billing", **fields: Any) -> Namespace:
-    """A namespace that has been changed since it was made."""
+    """Return a namespace that has been changed since it was made."""
     settings = NamespaceSettings(retry_policy_json='{"maxAttempts": 3}', max_in_flight=7, rate_limit_per_second=2.5)
     secrets = (EncryptedSecret("s1", b"\x00\xffciphertext", EARLIER, NOW), EncryptedSecret("s2", b"other", NOW))
     namespace = replace(make_namespace(name, num_shards=8), created_at=EARLIER, revision=5, tenant_id="acme")
@@ -131,7 +131,7 @@ def test_the_catalogues_secrets_are_read_by_name(store: Store) -> None:
 
 
 def waiting(namespace: Namespace, timer_id: str = "waiting") -> Timer:
-    """All values that a timer can have while it waits for its third attempt."""
+    """Return all values that a timer can have while it waits for its third attempt."""
     timer = make_timer(
         namespace,
         timer_id,

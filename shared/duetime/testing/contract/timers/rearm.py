@@ -32,7 +32,7 @@ LARGE = '"' + "x" * (MAX_PAYLOAD_BYTES - 2) + '"'
 
 
 def end(store: Store, namespace: Namespace, timer: Timer, outcome: Callable[[Timer], Outcome]) -> Timer:
-    """``timer``, whose shard nobody owns, with an outcome recorded on it."""
+    """Return ``timer``, whose shard nobody owns, with an outcome recorded on it."""
     lease = claim(store, timer.shard_id)
     assert record(store, [outcome(timer)], lease) == [RecordStatus.APPLIED]
     store.leases.release([lease], now=NOW)

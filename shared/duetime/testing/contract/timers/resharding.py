@@ -41,7 +41,7 @@ def wider(store: Store, single: Namespace) -> Namespace:
 
 
 def moving_id(namespace: Namespace) -> str:
-    """The id of a timer whose shard the last reshard changes."""
+    """Return the id of a timer whose shard the last reshard changes."""
     ids = (f"m{each}" for each in count())
     return next(each for each in ids if namespace.earlier_shards[-1].shard_of(each) != namespace.shard_of(each))
 

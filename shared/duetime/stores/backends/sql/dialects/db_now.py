@@ -282,7 +282,7 @@ _STRATEGIES: dict[str, Callable[[TimeSource], DbNowStrategy]] = {
 
 
 def db_now_strategy(dialect_name: str, time_source: TimeSource = TimeSource.DATABASE) -> DbNowStrategy:
-    """The strategy of a dialect. ``InvalidSettings`` for a dialect that has none."""
+    """Return the strategy of a dialect. ``InvalidSettings`` for a dialect that has none."""
     try:
         return _STRATEGIES[dialect_name](time_source)
     except KeyError:

@@ -60,20 +60,21 @@ class SqlDialect(Protocol):
         ...
 
     def is_astray(self, error: BaseException) -> bool:
-        """Whether an error says that connections lead to a server that no longer takes writes."""
+        """Tell whether an error says that connections lead to a server that no longer takes writes."""
         ...
 
     def insert_if_absent(self, table: sa.Table) -> sa.Insert:
-        """An insert that does nothing when a unique key is taken, and returns no columns (``inline``)."""
+        """Return an insert that does nothing when a unique key is taken, and returns no columns (``inline``)."""
         ...
 
     def classify(self, error: BaseException) -> StoreError:
-        """What a driver's exception means: ``StoreUnavailable``, ``StoreNotReady`` or plainly ``StoreError``."""
+        """Return what a driver's exception means: ``StoreUnavailable``, ``StoreNotReady`` or plainly
+        ``StoreError``."""
         ...
 
 
 def open_dialect(url: str) -> SqlDialect:
-    """The dialect for a store URL, ready to connect. Raises ``InvalidSettings``."""
+    """Return the dialect for a store URL, ready to connect. Raises ``InvalidSettings``."""
     scheme = url.partition(":")[0]
     if scheme not in _MODULES:
         raise InvalidSettings(f"{scheme!r} is not a SQL database that Duetime knows")

@@ -63,7 +63,7 @@ class DriverConnection:
         self._raw = pooled.driver_connection
 
     def exec_driver_sql(self, sql: str, values: Sequence[Any] = ()) -> Any:
-        """A cursor. A list of values runs the statement with each of them."""
+        """Run a statement: a cursor. A list of values runs it with each of them."""
         cursor = self._raw.cursor()
         if isinstance(values, list):
             cursor.executemany(sql, values)
@@ -81,7 +81,7 @@ class DriverConnection:
         self._pooled.close()
 
     def is_past(self) -> bool:
-        """Whether it was made before others were lost."""
+        """Tell whether it was made before others were lost."""
         return bool(self._pooled.info["made_in"] != self._of.era)
 
     def throw_away(self) -> None:
@@ -107,7 +107,7 @@ class Results:
     """What SQLAlchemy's results have, for cursors of drivers."""
 
     def first(self) -> Any:
-        """The first row or None. The statement ends: one that has rows left would keep SQLite's log from being
+        """Return the first row or None. The statement ends: one that has rows left would keep SQLite's log from being
         copied."""
         row = self.fetchone()  # type: ignore[attr-defined]
         self.close()  # type: ignore[attr-defined]
@@ -121,7 +121,7 @@ class Results:
         return self.first()[0]
 
     def one(self) -> Any:
-        """The row of a statement that has one."""
+        """Return the row of a statement that has one."""
         return self.first()
 
     def all(self) -> list[Any]:

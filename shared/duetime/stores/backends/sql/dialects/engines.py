@@ -35,7 +35,8 @@ class ServerDialect:
 
 
 def pool_options(size: int, wait_seconds: float) -> dict[str, Any]:
-    """What the pools of all dialects have in common: a fixed size, and the connection that was used last first."""
+    """Return what the pools of all dialects have in common: a fixed size, and the connection that was used last
+    first."""
     return {
         "pool_size": size,
         "max_overflow": 0,
@@ -54,7 +55,8 @@ def server_engine(
     recycle_seconds: int = -1,
     **options: Any,
 ) -> sa.Engine:
-    """An engine for the server at ``url``. Connections older than ``recycle_seconds`` are made anew (-1: never).
+    """Return an engine for the server at ``url``. Connections older than ``recycle_seconds`` are made anew (-1:
+    never).
 
     ``is_astray``: whether an error says that connections lead to a server that no longer takes writes. After a
     failover its name leads elsewhere, so all of them are made anew, as those to a server that is gone are.
@@ -76,7 +78,7 @@ def server_engine(
 
 
 def read_server_url(url: str, schemes: Collection[str], shape: str) -> tuple[sa.URL, bool]:
-    """The URL without its options, and whether to encrypt (``?tls=on``).
+    """Return the URL without its options, and whether to encrypt (``?tls=on``).
 
     Raises ``InvalidSettings``: the ``shape`` of such a URL, in one line.
     """
@@ -93,7 +95,8 @@ def read_server_url(url: str, schemes: Collection[str], shape: str) -> tuple[sa.
 
 
 def is_address(url: sa.URL) -> bool:
-    """Whether host and port can be those of a server. Drivers raise errors of their own kinds for what cannot."""
+    """Tell whether host and port can be those of a server. Drivers raise errors of their own kinds for what
+    cannot."""
     try:
         (url.host or "").encode("idna")
     except UnicodeError:

@@ -177,12 +177,12 @@ def _code_of(error: BaseException) -> int:
 
 
 def open_dialect(url: str) -> MysqlDialect:
-    """``mysql://`` or ``mariadb://`` and ``user:password@host:3306/database``; ``?tls=on`` encrypts."""
+    """Open ``mysql://`` or ``mariadb://`` and ``user:password@host:3306/database``; ``?tls=on`` encrypts."""
     parsed, is_encrypted = read_url(url)
     return MysqlDialect(parsed, is_encrypted=is_encrypted)
 
 
 def read_url(url: str) -> tuple[sa.URL, bool]:
-    """The URL without options, and whether to encrypt. Raises ``InvalidSettings``."""
+    """Return the URL without options, and whether to encrypt. Raises ``InvalidSettings``."""
     shape = "a MySQL URL is like mysql://user:password@host:3306/database, with ?tls=on to encrypt"
     return read_server_url(url, ("mysql", "mariadb", "tidb"), shape)

@@ -61,7 +61,7 @@ class MysqlSql(MySQLDialect_pymysql):
 
 
 def send_batch(cursor: Any, statement: str, rows: Sequence[Any]) -> int:
-    """A batch as one request, where the driver sends one for each row; the number of rows that it changed.
+    """Send a batch as one request, where the driver sends one for each row; the number of rows that it changed.
 
     INSERTs become one statement of many rows (PyMySQL makes that only of those that hold nothing but values); each
     row of an UPDATE or a DELETE stays a statement of its own.
@@ -81,7 +81,7 @@ def send_batch(cursor: Any, statement: str, rows: Sequence[Any]) -> int:
 
 
 def _joined(parts: Sequence[str], between: str) -> Iterator[str]:
-    """The parts, joined up to ``MAX_REQUEST_CHARACTERS``; one that is longer goes alone."""
+    """Join the parts up to ``MAX_REQUEST_CHARACTERS``; one that is longer goes alone."""
     waiting: list[str] = []
     length = 0
     for part in parts:

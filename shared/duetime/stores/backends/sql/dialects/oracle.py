@@ -153,13 +153,14 @@ class OracleDialect(ServerDialect):
 
 
 def _codes_of(error: BaseException) -> tuple[int, str]:
-    """The server's number of an error, 0 for none, and its whole code, which may be the driver's (``DPY-4011``)."""
+    """Return the server's number of an error, 0 for none, and its whole code, which may be the driver's
+    (``DPY-4011``)."""
     detail: Any = error.args[0] if error.args else None
     return getattr(detail, "code", 0) or 0, getattr(detail, "full_code", "") or ""
 
 
 def open_dialect(url: str) -> OracleDialect:
-    """``oracle://user:password@host:1521/service``; ``?tls=on`` encrypts and verifies the server."""
+    """Open ``oracle://user:password@host:1521/service``; ``?tls=on`` encrypts and verifies the server."""
     shape = "an Oracle URL is like oracle://user:password@host:1521/service, with ?tls=on to encrypt"
     parsed, is_encrypted = read_server_url(url, ("oracle",), shape)
     if not (parsed.host and parsed.username and parsed.password):

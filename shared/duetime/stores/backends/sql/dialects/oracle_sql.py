@@ -150,7 +150,7 @@ class OracleSql(OracleDialect_oracledb):
 
 
 def insert_if_absent(table: sa.Table) -> sa.Insert:
-    """An insert that does nothing where a unique key is taken; the comment says so to ``OracleSql``."""
+    """Return an insert that does nothing where a unique key is taken; the comment says so to ``OracleSql``."""
     return sa.insert(table).prefix_with(_IF_ABSENT).inline()
 
 
@@ -159,12 +159,13 @@ def is_if_absent(statement: str) -> bool:
 
 
 def stored_text(text: str) -> str:
-    """A text as it is stored: '' would be NULL. What looks like a stored '' is stored with a character more."""
+    """Return a text as it is stored: '' would be NULL. What looks like a stored '' is stored with a character
+    more."""
     return text if text and (text[0] != _EMPTY or text.strip(_EMPTY)) else text + _EMPTY
 
 
 def read_text(text: str) -> str:
-    """The text that ``stored_text`` made ``text`` of."""
+    """Return the text that ``stored_text`` made ``text`` of."""
     return text if text[:1] != _EMPTY or text.strip(_EMPTY) else text[1:]
 
 
@@ -175,7 +176,7 @@ def _as_sent(parameters: Any) -> Any:
 
 
 def read_exactly(cursor: Any, column: Any) -> Any:
-    """The driver's output type handler: texts and long texts are str, '' included, and numbers are int."""
+    """Handle the driver's output types: texts and long texts are str, '' included, and numbers are int."""
     kind = column.type_code
     if kind in _TEXTS:
         return cursor.var(kind, column.internal_size or 0, cursor.arraysize, outconverter=read_text)
@@ -205,7 +206,7 @@ _silent = threading.Semaphore(MAX_SILENT_CONNECTS)
 
 
 def connect_in_time(connect: Callable[[], Any], *, seconds: float) -> Any:
-    """``connect()``, or ``NoAnswer`` after ``seconds``.
+    """Return ``connect()``; raise ``NoAnswer`` after ``seconds``.
 
     The driver has a time limit for reaching a server and none for what the server then has to say. Attempts that
     were given up go on in threads of their own until the network ends them; there are never more than a few.

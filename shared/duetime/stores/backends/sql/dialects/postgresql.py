@@ -149,7 +149,8 @@ def _prepare_session(connection: psycopg.Connection[Any], _: object) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """What libpq, or the server through it, says of a connection that was not made, without what it repeats."""
+    """Return what libpq, or the server through it, says of a connection that was not made, without what it
+    repeats."""
     lines = str(error).splitlines()
     return lines[0].rpartition("failed: ")[2].strip() if lines else type(error).__name__
 

@@ -85,7 +85,7 @@ class _Cursor(Results, sqlite3.Cursor):
 
 
 def _with_bytes(sql: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
-    """A statement and its values, those that are no Unicode as the bytes that they were made of."""
+    """Return a statement and its values, those that are no Unicode as the bytes that they were made of."""
     damaged = [isinstance(value, str) and not is_text(value) for value in values]
     marks = ["CAST(? AS TEXT)" if each else "?" for each in damaged]
     given = [bytes_of_text(value) if each else value for value, each in zip(values, damaged, strict=True)]

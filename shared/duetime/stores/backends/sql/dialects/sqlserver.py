@@ -151,7 +151,8 @@ class SqlServerDialect(ServerDialect):
 
 
 def _number_of(error: BaseException) -> int:
-    """The server's or the driver's number of an error; 0 for none. It stands alone or in a tuple with the text."""
+    """Return the server's or the driver's number of an error; 0 for none. It stands alone or in a tuple with the
+    text."""
     argument: Any = error.args[0] if error.args else 0
     if isinstance(argument, tuple):
         argument = argument[0] if argument else 0
@@ -171,7 +172,7 @@ def _check_database(connection: Any, _: object) -> None:
 
 
 def open_dialect(url: str) -> SqlServerDialect:
-    """``sqlserver://`` or ``mssql://`` and ``user:password@host:1433/database``; ``?tls=on`` encrypts."""
+    """Open ``sqlserver://`` or ``mssql://`` and ``user:password@host:1433/database``; ``?tls=on`` encrypts."""
     shape = "a SQL Server URL is like sqlserver://user:password@host:1433/database, with ?tls=on to encrypt"
     parsed, is_encrypted = read_server_url(url, ("sqlserver", "mssql"), shape)
     if not parsed.host:

@@ -170,7 +170,7 @@ class InsertIfAbsent(sa.Insert):
 
 
 def _unique_keys(table: sa.Table, given: Any) -> list[list[str]]:
-    """The columns of the table's unique keys that ``given`` has completely."""
+    """Return the columns of the table's unique keys that ``given`` has completely."""
     unique = {str(index.name): index.columns.keys() for index in table.indexes if index.unique and _is_plain(index)}
     indexes = [unique[name] for name in sorted(unique)]
     keys = [key for key in [list(table.primary_key.columns.keys()), *indexes] if set(key) <= set(given)]
@@ -180,7 +180,7 @@ def _unique_keys(table: sa.Table, given: Any) -> list[list[str]]:
 
 
 def _is_plain(index: sa.Index) -> bool:
-    """Whether an index is one of columns. One of expressions is another dialect's, of the same name."""
+    """Tell whether an index is one of columns. One of expressions is another dialect's, of the same name."""
     return all(isinstance(each, sa.Column) for each in index.expressions)
 
 

@@ -69,6 +69,6 @@ class TidbDialect(MysqlDialect):
 
 
 def open_dialect(url: str) -> TidbDialect:
-    """``tidb://user:password@host:4000/database``; ``?tls=on`` encrypts."""
+    """Open ``tidb://user:password@host:4000/database``; ``?tls=on`` encrypts."""
     parsed, is_encrypted = read_url(url)
     return TidbDialect(parsed.set(port=parsed.port or 4000), is_encrypted=is_encrypted)
