@@ -89,7 +89,7 @@ def _digest_of_inputs() -> str:
 
 
 def deploy(build_directory: Path, endpoint_url: str, **parameters: str) -> Deployment:
-    """`sam deploy` to the emulator, then wire its HTTP API. ``parameters`` are those of the template.
+    """Do `sam deploy` to the emulator, then wire its HTTP API. ``parameters`` are those of the template.
 
     Receivers are on this machine, so callbacks may go there.
     """
@@ -165,7 +165,7 @@ def emulator_client(endpoint_url: str, service: str) -> Any:
 
 
 def _allow_statements(iam: Any) -> None:
-    """What the emulator checks otherwise than AWS.
+    """Allow what the emulator checks otherwise than AWS.
 
     A PartiQL batch is dynamodb:PartiQLUpdate and the like on AWS, BatchExecuteStatement there; and it does not know
     the condition key events:source, without which no event may be put.

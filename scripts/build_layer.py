@@ -115,7 +115,7 @@ def newest_glibc(library: bytes) -> tuple[int, int]:
 
 
 def platform_options(version: str, architecture: str) -> list[str]:
-    """pip's options for the wheels of a Lambda runtime on another kind of machine."""
+    """Return pip's options for the wheels of a Lambda runtime on another kind of machine."""
     tags = [f"{manylinux}_{_MACHINES[architecture]}" for manylinux in _MANYLINUX]
     return ["--implementation", "cp", "--python-version", version, *(f"--platform={tag}" for tag in tags)]
 

@@ -36,7 +36,7 @@ ROLE = "GradualDeploymentRole"
 
 
 def make_gradual(template: dict[str, Any], kind: str, at: datetime) -> None:
-    """``kind``: how CodeDeploy moves requests, like ``Linear10PercentEvery1Minute``."""
+    """Make it gradual. ``kind``: how CodeDeploy moves requests, like ``Linear10PercentEvery1Minute``."""
     resources = template["Resources"]
     for name in FUNCTIONS:
         properties = resources[name]["Properties"]

@@ -83,7 +83,7 @@ def _raw(item: RawJson, member: str) -> tuple[str, bytes]:
 
 
 def encoded_refs(name: str, ids: Iterable[str], revisions: Mapping[str, int]) -> list[Encoded]:
-    """``name``: of the argument ``ids``."""
+    """Encode refs. ``name``: of the argument ``ids``."""
     return [
         (each, json_bytes(without_nulls({"id": each, "revision": revisions.get(each)}))) for each in texts(name, ids)
     ]
@@ -121,7 +121,7 @@ def failed_items(ids: Sequence[str | None], error: DuetimeError) -> tuple[ItemRe
 
 
 def may_have_done_something(error: DuetimeError) -> bool:
-    """Of a request that failed as a whole. Others say that something is wrong with all of it."""
+    """Tell whether a request that failed as a whole may have done something: others were refused as a whole."""
     return isinstance(error, Unreachable | Unavailable | Throttled)
 
 

@@ -136,7 +136,7 @@ def schedule_body(schedule: NewSchedule, *, id: str | None) -> dict[str, Any]:  
 
 
 def call_body(call: NewServiceCall) -> dict[str, Any]:
-    """With an idempotency key, so that a request whose answer was lost can be repeated."""
+    """Make a body with an idempotency key, so that a request whose answer was lost can be repeated."""
     key = new_id() if call.idempotency_key is None else call.idempotency_key
     return _call(call) | {"idempotencyKey": key}
 

@@ -78,18 +78,19 @@ class Connecting:
         )
 
     def headers(self, request: Request[Any]) -> dict[str, str]:
-        """Of all tries of a request: they share a request id, which the server's log has, and an idempotency key."""
+        """Make the headers of all tries of a request: one request id, which the server's log has, and one idempotency
+        key."""
         given = {"accept": JSON, "user-agent": self.user_agent, REQUEST_ID: str(uuid7())}
         if request.method in _KEYED_METHODS and not request.has_own_key:
             given[IDEMPOTENCY_KEY] = str(uuid7())
         return given | dict(request.headers)
 
     def trust(self) -> ssl.SSLContext | bool:
-        """As httpx has it; without TLS, nobody, since loading all authorities takes a while."""
+        """Trust as httpx does; without TLS, nobody, since loading all authorities takes a while."""
         return True if self.url.startswith("https") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     def timeout(self, *, is_stream: bool = False) -> httpx.Timeout:
-        """For each wait of a request."""
+        """Return the limit for each wait of a request."""
         seconds = self.timeout_seconds
         read = max(seconds, _STREAM_SILENCE_SECONDS) if is_stream else seconds
         return httpx.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS), read=read)

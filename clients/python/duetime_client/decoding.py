@@ -87,7 +87,8 @@ def _list_reader(read: Reader) -> Reader:
 
 
 def _object_reader(kind: Any) -> Reader:
-    """``metadata`` of a field may have ``json``, the name, and ``unit``, a timedelta that a number counts."""
+    """Make a reader. ``metadata`` of a field may have ``json``, the name, and ``unit``, a timedelta that a number
+    counts."""
     hints = get_type_hints(kind)
     plan = [
         (each, json_name(each), _field_reader(each, hints[each.name]), NoneType in get_args(hints[each.name]))

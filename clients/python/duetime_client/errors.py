@@ -126,7 +126,8 @@ _FAMILIES: Mapping[int, type[ApiError]] = {
 
 
 def error_from(problem: object, *, status: int, retry_after: timedelta | None = None) -> ApiError:
-    """From the JSON of a problem (RFC 9457). A gateway's own words (``{"message": ...}``) do as well, or none."""
+    """Make the error of the JSON of a problem (RFC 9457), or of a gateway's own words (``{"message": ...}``), or of
+    none."""
     members: Mapping[str, Any] = problem if isinstance(problem, dict) else {}
     code = _text(members.get("code"))
     detail = _text(members.get("detail")) or _text(members.get("message"))

@@ -48,7 +48,7 @@ class Following:
         self._decoder = Decoder()
 
     def request(self) -> Request[None]:
-        """For the next connection."""
+        """Return the request for the next connection."""
         self._decoder = Decoder()
         self._wait_seconds = POLL_SECONDS
         accept = JSON if self._is_polling else f"{EVENT_STREAM}, {JSON};q=0.5"

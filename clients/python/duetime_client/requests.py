@@ -225,7 +225,7 @@ def removing(operation: str, path: str, *, if_revision: int | None = None) -> Re
 
 
 def health_request() -> Request[Health]:
-    """A 503 with the health in it is an answer too."""
+    """Ask for the health. A 503 with it is an answer too."""
     return Request(
         operation="getHealth",
         method="GET",
@@ -278,7 +278,7 @@ def revision_header(revision: int | None) -> dict[str, str]:
 
 
 def segment(name: str, value: str) -> str:
-    """Of a path. ``name`` is that of the argument."""
+    """Return a segment of a path. ``name`` is that of the argument."""
     if not isinstance(value, str) or value in ("", ".", ".."):
         raise InvalidArgument(f"{name}: must be a text, and not empty")
     return quote(value, safe="", errors="replace")

@@ -212,7 +212,8 @@ def query_pairs(given: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def read_json(content: bytes) -> Any:
-    """As ``json.loads``, but numbers that an int or a float cannot hold become a ``Decimal`` with all their digits.
+    """Do as ``json.loads``, but numbers that an int or a float cannot hold become a ``Decimal`` with all their
+    digits.
 
     Raises ``ValueError``.
     """
@@ -223,7 +224,7 @@ def read_json(content: bytes) -> Any:
 
 
 def read_instant(text: str) -> datetime:
-    """In UTC. Raises ``ValueError``."""
+    """Read an instant, in UTC. Raises ``ValueError``."""
     at = datetime.fromisoformat(text)
     if at.utcoffset() is None:
         raise ValueError("a time without an offset")
@@ -231,7 +232,7 @@ def read_instant(text: str) -> datetime:
 
 
 def read_duration(value: str | float) -> timedelta:
-    """From any form that the API takes: ``"1h30m"``, ``"PT5M"``, seconds. Raises ``ValueError``."""
+    """Read any form that the API takes: ``"1h30m"``, ``"PT5M"``, seconds. Raises ``ValueError``."""
     if not isinstance(value, str):
         return timedelta(seconds=value)
     if _GO_DURATION.fullmatch(value):

@@ -128,7 +128,7 @@ class _Exchange:
             return None
 
     def end(self, deferred: Deferred, result: Stored | Exception) -> None:
-        """``result``: of what was to be stored."""
+        """End the request. ``result``: of what was to be stored."""
         with self._services.context.log_context(self._request.request_id):
             try:
                 if isinstance(result, Exception):

@@ -122,4 +122,4 @@ class LogPublisher:
         return {}
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is nothing to close."""

@@ -145,11 +145,11 @@ class OutboxRelay:
     # -- life ------------------------------------------------------------------------------------------------
 
     def notify(self) -> None:
-        """A hint from any thread: events were just written."""
+        """Hint from any thread that events were just written."""
         self._wake.set()
 
     def stop(self) -> None:
-        """From any thread: let ``run`` return after what it does now."""
+        """Let ``run`` return after what it does now. From any thread."""
         self._stop.set()
         self._wake.set()
 

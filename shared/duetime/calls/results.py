@@ -20,7 +20,7 @@ _FAILURES: Final = {
 
 
 def execution_result(result: CallbackResult, *, rules: LogRules, now: datetime) -> ExecutionResult:
-    """A 2xx is a success, everything else is not; the response is kept either way.
+    """Make the result: a 2xx is a success, everything else is not; the response is kept either way.
 
     Final, whatever the retry policy says, is what will be the same next time: a URL that may not be called, and a
     4xx but for those that ask to come back (408, 425, 429).

@@ -56,7 +56,7 @@ class WebhookPublisher:
         return refused
 
     def close(self) -> None:
-        """The store belongs to the caller."""
+        """Do nothing: the store belongs to the caller."""
 
     def _publish(self, tenant_id: str, events: Sequence[CallEvent]) -> dict[str, str]:
         """Return the events whose timers the database refuses."""

@@ -27,7 +27,7 @@ class Connections:
         self._pollers: dict[Connection, select.poll] = {}
 
     def made(self, connection: Connection, descriptors: Iterable[int]) -> None:
-        """One of ``descriptors``, the sockets that were opened for it, became ``connection``."""
+        """Note that one of ``descriptors``, the sockets that were opened for it, became ``connection``."""
         self._pollers.pop(connection, None)
         for descriptor in descriptors:
             if _own_port(descriptor) == connection[3]:

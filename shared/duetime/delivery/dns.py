@@ -22,7 +22,7 @@ Resolve = Callable[[str, int], Sequence[str]]
 
 
 def system_resolve(host: str, port: int) -> Sequence[str]:
-    """As this machine resolves names: its hosts file, then DNS. Both families, whether it has a route or not."""
+    """Resolve names as this machine does: its hosts file, then DNS. Both families, whether it has a route or not."""
     # Bytes: text would go through Python's IDNA codec, which has its own idea of what a name is.
     found = socket.getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM)
     return [str(sockaddr[0]) for *_, sockaddr in found]

@@ -47,7 +47,7 @@ class Destination:
 
 
 def origin_of(url: str) -> str:
-    """``url`` without its path (a query that follows at once stays): what caches of destinations go by."""
+    """Return ``url`` without its path (a query that follows at once stays): what caches of destinations go by."""
     end = url.find("/", len("https://"))
     return url if end < 0 else url[:end]
 

@@ -72,12 +72,13 @@ def is_reserved_in_calls(name: str) -> bool:
 
 
 def _folded(name: str) -> str:
-    """As receivers compare names: in any case, and behind CGI, WSGI and the like ``_`` is ``-`` as well."""
+    """Fold a name as receivers compare names: in any case, and behind CGI, WSGI and the like ``_`` is ``-`` as
+    well."""
     return name.lower().replace("_", "-")
 
 
 def stored_headers(headers_json: str, is_refused: Callable[[str], bool]) -> Iterator[Header]:
-    """Names and values of the JSON object of strings ``headers_json``, in order.
+    """Return names and values of the JSON object of strings ``headers_json``, in order.
 
     The API refuses what is left out here. It is left out as well, so that a row from another source cannot split
     the request or speak for Duetime; for the same reason text that is no object means no headers.
@@ -94,7 +95,7 @@ def stored_headers(headers_json: str, is_refused: Callable[[str], bool]) -> Iter
 
 
 def header_line(name: str, value: str) -> str:
-    """As ``Callback.headers`` has it."""
+    """Make a line as ``Callback.headers`` has it."""
     return f"{name}: {value}" if value else f"{name};"
 
 

@@ -75,7 +75,7 @@ class Multi:
         self._curl.socket_action(pycurl.SOCKET_TIMEOUT, 0)
 
     def seconds_left(self) -> float | None:
-        """Until ``act`` is to be called; None: not before a socket is ready."""
+        """Return how long until ``act`` is to be called; None: not before a socket is ready."""
         timeout_ms: int = self._curl.timeout()
         return None if timeout_ms < 0 else timeout_ms / 1000
 
@@ -100,7 +100,7 @@ class Multi:
         self._poller.close()
 
     def _watch(self, wish: int, fd: int, _multi: object, _data: object) -> None:
-        """libcurl's socket callback. It cannot report errors: a socket left unwatched ends at its deadline."""
+        """Serve libcurl's socket callback. It cannot report errors: a socket left unwatched ends at its deadline."""
         if wish == pycurl.POLL_REMOVE:
             self._watched.discard(fd)
             with contextlib.suppress(OSError, KeyError):  # closed already

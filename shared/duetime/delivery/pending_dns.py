@@ -54,5 +54,5 @@ class PendingLookups:
         return late
 
     def seconds_left(self, now: float) -> float | None:
-        """Until ``leave_late`` should be asked; None when nobody waits."""
+        """Return how long until ``leave_late`` should be asked; None when nobody waits."""
         return max(0.0, self._look_at - now) if self._by_target else None

@@ -66,7 +66,7 @@ class _Message:
         """The same in each attempt."""
 
     def fifo(self) -> dict[str, str]:
-        """The group is the timer, the schedule or the service call: what has one goes in order."""
+        """Order messages by group: the timer, the schedule or the service call."""
         group = self.id
         if self.is_timer:
             body = json.loads(self.text)

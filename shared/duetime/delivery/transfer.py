@@ -239,7 +239,7 @@ class Transfer:
         return float(self._getinfo(pycurl.TOTAL_TIME)) + self._waited_seconds
 
     def _open_socket(self, _purpose: int, address: Any) -> socket.socket | int:
-        """libcurl's wish to connect: once per connection and address, before anything is sent."""
+        """Serve libcurl's wish to connect: once per connection and address, before anything is sent."""
         if self._is_sent:  # it wants to send the request again: see _may_send
             self._is_cut_off = True
             return int(pycurl.SOCKET_BAD)
@@ -249,13 +249,14 @@ class Transfer:
         return int(pycurl.SOCKET_BAD)
 
     def _note_socket(self, descriptor: int, _purpose: int) -> int:
-        """libcurl's callback with a socket that it will connect: a duplicate of the one that was opened for it."""
+        """Serve libcurl's callback with a socket that it will connect: a duplicate of the one that was opened for
+        it."""
         os.set_inheritable(descriptor, False)  # a duplicate has lost that
         self._opened.append(descriptor)
         return 0  # CURL_SOCKOPT_OK
 
     def _may_send(self, *connection: Any) -> int:
-        """libcurl's pre-request callback: a connection is there, and the request would be written next.
+        """Serve libcurl's pre-request callback: a connection is there, and the request would be written next.
 
         When a reused connection ends before any byte of a response, libcurl would send the request again, over up to
         five more connections. The receiver may have read it: so one attempt is one request, and this one has failed.
@@ -274,7 +275,7 @@ class Transfer:
         return _PROCEED
 
     def _receive(self, data: bytes) -> int | None:
-        """libcurl's write callback: None takes all; fewer bytes than given abort the transfer."""
+        """Serve libcurl's write callback: None takes all; fewer bytes than given abort the transfer."""
         if len(data) <= self._room:
             self._chunks.append(data)
             self._room -= len(data)

@@ -215,7 +215,7 @@ def begun(
     rules: CallRules,
     lease: Lease | None = None,
 ) -> Transition:
-    """The next execution begins: the due time was reached, or it is time for another attempt.
+    """Begin the next execution: the due time was reached, or it is time for another attempt.
 
     ``call`` is not finished and has no open execution. ``url`` and ``sent``: the request as the log keeps it.
     """
@@ -264,7 +264,7 @@ def concluded(
     rules: CallRules,
     random: float,
 ) -> Transition:
-    """The open ``execution`` ends with ``result``: the call succeeds, fails, or waits for another attempt.
+    """End the open ``execution`` with ``result``: the call succeeds, fails, or waits for another attempt.
 
     ``random`` in [0, 1) is the jitter of the retry policy.
     """

@@ -12,5 +12,5 @@ else:
     from dataclasses import dataclass
 
     def hot_dataclass(*, frozen, **options):
-        """``dataclass`` that is frozen for the type checker alone."""
+        """Make a ``dataclass`` that is frozen for the type checker alone."""
         return dataclass(unsafe_hash=frozen, **options)

@@ -114,7 +114,7 @@ def check_schedule_id(namespace: str, schedule_id: str) -> str:
 
 
 def sort_key(namespace: str, timer_id: str) -> str:
-    """``TIMER#<namespace>#<timer_id>``: a namespace has no ``#``, so the first two are unambiguous."""
+    """Return ``TIMER#<namespace>#<timer_id>``: a namespace has no ``#``, so the first two are unambiguous."""
     return f"TIMER#{namespace}#{timer_id}"
 
 

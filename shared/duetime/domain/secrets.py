@@ -25,7 +25,7 @@ MAX_OVERLAP_SECONDS = 90 * 86_400.0
 
 
 def secret_text(key: bytes) -> str:
-    """``whsec_`` and the base64 of ``key``: the form of the Standard Webhooks specification."""
+    """Return ``whsec_`` and the base64 of ``key``: the form of the Standard Webhooks specification."""
     return SECRET_PREFIX + b64encode(key).decode()
 
 
@@ -75,7 +75,7 @@ def rotated(namespace: Namespace, new: EncryptedSecret, *, overlap_seconds: floa
 
 
 def without_secret(namespace: Namespace, secret_id: str, *, now: datetime) -> Namespace:
-    """``namespace`` without a valid secret; expired ones are left out as well.
+    """Return ``namespace`` without a valid secret; expired ones are left out as well.
 
     When the newest goes, the one that it was to replace stays valid without an end: the rotation is undone.
     Raises ``SecretNotFound``.

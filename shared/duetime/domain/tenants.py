@@ -26,7 +26,7 @@ def check_tenant(tenant_id: str) -> str:
 
 
 def internal_namespace(purpose: str, tenant_id: str) -> str:
-    """``calls``, ``acme`` -> ``calls@acme``."""
+    """Name ``calls@acme`` of ``calls`` and ``acme``."""
     return f"{purpose}{_INTERNAL_MARK}{check_tenant(tenant_id)}"
 
 

@@ -133,12 +133,12 @@ class Batcher(Generic[T, R]):
         return key in self._errors
 
     def drain(self) -> None:
-        """From now on write without waiting for company."""
+        """Write without waiting for company from now on."""
         self._is_draining = True
         self._alarm.set()
 
     def retry(self) -> None:
-        """The store answers again: what waits since it did not is tried at once."""
+        """Try at once what waits since the store did not answer: it does again."""
         self._is_back.set()
         self._is_back = asyncio.Event()
         for key in list(self._held_up):
@@ -297,12 +297,12 @@ class Batcher(Generic[T, R]):
 
 
 def bug_in(error: Exception | None) -> Exception | None:
-    """For ``exc_info`` of a log line: a ``StoreError`` says all there is to say, and what is none is a bug."""
+    """Return ``exc_info`` of a log line: a ``StoreError`` says all there is to say, and what is none is a bug."""
     return None if isinstance(error, StoreError) else error
 
 
 def refusal(timer: Timer, error: Exception | None) -> dict[str, str | None]:
-    """For a log line about what cannot be written even alone. ``error`` None: the store has said why."""
+    """Make a log line about what cannot be written even alone. ``error`` None: the store has said why."""
     return {
         "error": error.message if isinstance(error, StoreError) else type(error).__name__ if error else None,
         **timer_facts(timer),
@@ -310,7 +310,7 @@ def refusal(timer: Timer, error: Exception | None) -> dict[str, str | None]:
 
 
 def timer_facts(timer: Timer) -> dict[str, str | None]:
-    """For a log line about a timer."""
+    """Return what a log line about a timer has."""
     return {
         "namespace": timer.namespace,
         "timer_id": timer.timer_id,

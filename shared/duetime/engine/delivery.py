@@ -82,7 +82,7 @@ class Launcher(Protocol):
         ...
 
     def start_attempts(self) -> None:
-        """There may be room for more."""
+        """Start attempts for which there may be room now."""
         ...
 
 
@@ -114,7 +114,7 @@ class Delivery(ABC):
 
     @abstractmethod
     def finish(self, attempt: Attempt, result: CallbackResult, now: datetime) -> None:
-        """The callback of ``attempt`` has ended."""
+        """Take the end of the callback of ``attempt``."""
 
     def skips_queue(self, shard: ShardState, timer: Timer, page: Span, *, now: datetime) -> bool:
         """Tell whether a due timer needs no turn in a queue. Takes it, if there is something to do about it.
@@ -128,26 +128,26 @@ class Delivery(ABC):
         return True
 
     def park(self, attempt: Attempt) -> None:
-        """``attempt`` takes long: its timer is not to be fired again while it lasts, nor right after a crash."""
+        """Park a long ``attempt``: its timer is not to be fired again while it lasts, nor right after a crash."""
 
     def abandon(self, attempt: Attempt) -> None:
-        """No response to ``attempt`` will be taken."""
+        """Give ``attempt`` up: no response to it will be taken."""
 
     def to_record(self, attempt: Attempt, outcome: Outcome) -> Outcome:
         """Return what is recorded when ``outcome`` is what ``attempt``, or the turn of its timer, has led to."""
         return outcome
 
     def recorded(self, outcome: Outcome) -> None:
-        """``outcome`` was recorded, or something else was there in its place."""
+        """Hear that ``outcome`` was recorded, or that something else was there in its place."""
 
     def begin(self, ends_at: float | None) -> None:
-        """A run begins. ``ends_at``: the monotonic time at which what is in flight will be given up, if known."""
+        """Begin a run. ``ends_at``: the monotonic time at which what is in flight will be given up, if known."""
 
     def stop_starting(self) -> None:
-        """The run is about to end: start nothing more, store what there is without waiting for company."""
+        """Start nothing more, and store what there is without waiting for company: the run is about to end."""
 
     def retry(self) -> None:
-        """The store answers again."""
+        """Go on after an outage: the store answers again."""
 
     async def run(self) -> None:
         """Work until cancelled."""

@@ -65,13 +65,13 @@ class HeldPayloads:
         return own <= self._share(own) // 2 and self.bytes <= self._max_bytes * 3 // 2
 
     def add(self, timer: Timer) -> None:
-        """The timer has been taken."""
+        """Count a timer that has been taken."""
         size = payload_bytes(timer)
         if size:
             self.hold(firing_key(timer), timer.namespace, size)
 
     def hold(self, key: FiringKey, namespace: str, size: int) -> None:
-        """What an attempt of ``namespace`` takes from now on, in the place of what it took before."""
+        """Set what an attempt of ``namespace`` takes from now on, in the place of what it took before."""
         self.remove(key)
         if size > _SMALL_BYTES:
             self._held[key] = (namespace, size)
@@ -79,7 +79,7 @@ class HeldPayloads:
             self.bytes += size
 
     def remove(self, key: FiringKey) -> None:
-        """The attempt is settled. Nothing happens if it was not counted."""
+        """Take a settled attempt out. Nothing happens if it was not counted."""
         namespace, size = self._held.pop(key, ("", 0))
         if size:
             self.bytes -= size
@@ -155,7 +155,7 @@ class InFlight:
         return attempt
 
     def give_up(self, attempt: Attempt) -> None:
-        """It is not fired after all, and has to be read again."""
+        """Give an attempt up: it is not fired after all, and has to be read again."""
         key = firing_key(attempt.timer)
         self._let_go(attempt)
         self._attempts.pop(key, None)
@@ -163,7 +163,7 @@ class InFlight:
         attempt.shard.reading.leave(attempt.queue, attempt.page)
 
     def settle(self, attempt: Attempt) -> None:
-        """What came of it is recorded, or it is forgotten: its row has left the due index, or is due for real."""
+        """Settle an attempt that is recorded or forgotten: its row has left the due index, or is due for real."""
         key = firing_key(attempt.timer)
         self._let_go(attempt)
         if self._attempts.get(key) is not attempt:
@@ -175,7 +175,7 @@ class InFlight:
             del self._attempts[key]
 
     def end_poll(self, shard: ShardState) -> None:
-        """The page of ``shard`` has been looked at, or there is none."""
+        """Note that the page of ``shard`` has been looked at, or that there is none."""
         shard.reading.is_polling = False
         for key in shard.settled:
             attempt = self._attempts.get(key)
@@ -184,7 +184,8 @@ class InFlight:
         shard.settled.clear()
 
     def park(self, attempt: Attempt, parked: Timer) -> None:
-        """The row of ``attempt``, which is still sent, is ``parked`` now: it is due again only if it never ends."""
+        """Note that the row of ``attempt``, which is still sent, is ``parked``: it is due again only if it never
+        ends."""
         attempt.timer, attempt.state = parked, AttemptState.PARKED
         self._let_go(attempt)
 
@@ -262,7 +263,7 @@ class InFlight:
 
 
 def _open_key(timer: Timer) -> FiringKey:
-    """No timer has such a number of attempts."""
+    """Make a key of its own: no timer has such a number of attempts."""
     return timer.firing_id, -1
 
 
@@ -299,7 +300,7 @@ class Deferrals:
         self._waiting[key] = asyncio.get_running_loop().call_later(pause, wake), give_up
 
     def put_back(self, attempt: Attempt) -> None:
-        """Its timer is due still: it is read and fired again, but not at once and over and over."""
+        """Put a timer back that is due still: it is read and fired again, but not at once and over and over."""
 
         def settle() -> None:
             self._in_flight.settle(attempt)
@@ -307,7 +308,7 @@ class Deferrals:
         self.postpone(firing_key(attempt.timer), settle, give_up=settle)
 
     def forget(self, key: FiringKey) -> None:
-        """The store has taken it."""
+        """Forget it: the store has taken it."""
         self._tries.pop(key, None)
 
     def clear(self) -> None:

@@ -105,7 +105,7 @@ class NamespaceCache:
         return next((each for each in calendars if each.name == name), None)
 
     def expire(self) -> None:
-        """What is known may have changed: ``load`` reads it again."""
+        """Let ``load`` read again what is known: it may have changed."""
         for name, entry in list(self._entries.items()):
             self._entries[name] = replace(entry, stale_at=float("-inf"))
 
@@ -117,7 +117,7 @@ class NamespaceCache:
         return sum(not entry.view.is_readable and entry.stale_at > lately for entry in entries)
 
     def load_for(self, timers: Iterable[Timer], names: Collection[str]) -> None:
-        """``load`` the namespaces of ``timers``, and ``names``; and the calendars of schedules that name one."""
+        """Load the namespaces of ``timers``, and ``names``; and the calendars of schedules that name one."""
         names = {timer.namespace for timer in timers} | set(names)
         self.load(names)
         schedules = [timer for timer in timers if timer.schedule is not None]

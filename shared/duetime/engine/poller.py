@@ -117,11 +117,11 @@ class Poller:
     # -- for others ------------------------------------------------------------------------------------------
 
     def connect(self, tell_others: Callable[[Mapping[int, datetime]], None]) -> None:
-        """``tell_others`` is told, by shard, what ``notify`` hears of shards that others own. From any thread."""
+        """Have ``tell_others`` told, by shard, what ``notify`` hears of shards that others own. From any thread."""
         self._tell_others = tell_others
 
     def notify(self, timers: Sequence[Timer]) -> None:
-        """A hint from any thread that this process has just stored ``timers``: be awake when they are due.
+        """Hint from any thread that this process has just stored ``timers``: be awake when they are due.
 
         Those that are due later than the next reads are found by these.
         """
@@ -145,7 +145,7 @@ class Poller:
             self.note_due(earliest)
 
     def note_due(self, earliest: Mapping[int, datetime]) -> None:
-        """A hint from any thread: by shard when the first of what was stored is due. Ignored where others own it."""
+        """Hint from any thread, by shard, when the first of what was stored is due. Ignored where others own it."""
         loop = self._loop
         if loop is None:
             return
@@ -155,7 +155,7 @@ class Poller:
             log.debug("a hint came after the loop had closed", extra={"action": "poller.hint_dropped"})
 
     def look_again(self) -> None:
-        """A hint from any thread that shards or namespaces may have changed: look at all now, not when it is time."""
+        """Hint from any thread that shards or namespaces may have changed: look at all now, not when it is time."""
         loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):  # the loop has closed
@@ -166,7 +166,7 @@ class Poller:
         self._leases.set_shards(shard_ids)
 
     def stats(self) -> dict[str, int]:
-        """For a log line: counters since the start, and what is owned and in flight now."""
+        """Return what a log line has: counters since the start, and what is owned and in flight now."""
         return {
             **self._stats.counters(),
             "shards_owned": len(self._leases.owned),
@@ -175,7 +175,7 @@ class Poller:
         }
 
     def snapshot(self) -> EngineSnapshot:
-        """For metrics: everything that is counted. May be called from any thread."""
+        """Return what metrics have: everything that is counted. May be called from any thread."""
         shards = list(self._leases.owned.values())
         return snapshot_of(
             self._stats,
@@ -242,7 +242,7 @@ class Poller:
 
     @staticmethod
     def _raise_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
-        """The loops never end by themselves: one that did has a bug, and the poller must not go on without it."""
+        """Raise if a loop has ended: none does by itself, and the poller must not go on without it."""
         for task in tasks:
             if task.done():
                 task.result()
@@ -295,7 +295,7 @@ class Poller:
         self._wake.set()
 
     def _retry(self) -> None:
-        """The store answers again after an outage."""
+        """Go on after an outage: the store answers again."""
         for shard in self._leases.owned.values():
             shard.reading.retry(self._clock.monotonic())
         self._firing.retry()

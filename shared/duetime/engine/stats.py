@@ -124,13 +124,13 @@ class EngineStats:
             of_namespace.lag.observe(seconds)
 
     def count_response(self, status: int | None, duration_seconds: float) -> None:
-        """``status`` None: no response came."""
+        """Count a response. ``status`` None: none came."""
         self.responses += 1
         self.responses_by[0 if status is None else min(status // 100, 5)] += 1
         self.latency.observe(duration_seconds)
 
     def count_outcome(self, outcome: Outcome, status: RecordStatus | None) -> None:
-        """``status``: what came of recording ``outcome``; None when that was given up."""
+        """Count ``outcome``. ``status``: what came of recording it; None when that was given up."""
         if status is RecordStatus.SUPERSEDED:
             self.superseded += 1
         elif status is RecordStatus.LEASE_LOST:
@@ -161,7 +161,7 @@ class EngineStats:
                     each.occurrences_skipped += 1
 
     def count_ended(self, status: CallStatus | None) -> None:
-        """``status``: of a service call that ended; None when none did."""
+        """Count an end. ``status``: of a service call that ended; None when none did."""
         if status is not None:
             self.calls_by[status] += 1
 

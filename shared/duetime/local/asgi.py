@@ -207,7 +207,8 @@ async def body_parts(scope: Scope, receive: Receive, limit: int) -> AsyncIterato
 
 
 async def send_response(response: HttpResponse, send: Send, *, is_head: bool = False) -> None:
-    """``is_head``: the body that a GET would get is not there, so no length is told (RFC 9110, section 8.6)."""
+    """Send a response. ``is_head``: without the body that a GET would get, so no length is told (RFC 9110, section
+    8.6)."""
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
     if response.status not in (204, 304) and not is_head:
         headers.append((b"content-length", str(len(response.body)).encode()))

@@ -67,7 +67,7 @@ def http_service(
     *,
     on_stopping: Callable[[], None] = lambda: None,
 ) -> ThreadService:
-    """uvicorn with uvloop and httptools, in a thread of its own, where it leaves signals alone.
+    """Run uvicorn with uvloop and httptools, in a thread of its own, where it leaves signals alone.
 
     A stop waits for requests in progress. ``on_stopping`` is called first, from another thread, to end those that
     would not end by themselves.
@@ -105,7 +105,7 @@ class _Server(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def request_stop(self) -> None:
-        """From any thread."""
+        """Ask for the stop, from any thread."""
         self.should_exit = True
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop has closed

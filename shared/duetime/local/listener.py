@@ -130,7 +130,7 @@ def _source(callback: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _read_callback(body: bytes) -> Mapping[str, Any] | None:
-    """The body if it is a callback of Duetime's, else None."""
+    """Return the body if it is a callback of Duetime's, else None."""
     try:
         callback = json.loads(body)
         if not isinstance(callback, dict) or not callback.keys() >= _CALLBACK_FIELDS:

@@ -181,7 +181,7 @@ def _authorization(scope: Scope) -> str | None:
 
 
 async def nothing_else(scope: Scope, receive: Receive, send: Send) -> None:
-    """The application beside ``/metrics`` where there is no API."""
+    """Answer beside ``/metrics`` where there is no API."""
     if scope["type"] == "lifespan":
         for event in ("startup", "shutdown"):
             await receive()

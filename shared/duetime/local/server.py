@@ -120,7 +120,7 @@ def serve(settings: LocalSettings) -> int:
 
 
 def _process_count(settings: LocalSettings) -> int:
-    """Of pollers. Raises ``InvalidSettings`` for several that would share a store in memory."""
+    """Return the number of pollers. Raises ``InvalidSettings`` for several that would share a store in memory."""
     in_memory = wiring.is_in_memory(settings.store)
     if settings.workers > 1 and in_memory:
         raise InvalidSettings("--workers: a store in memory cannot be shared by several processes")
@@ -140,7 +140,7 @@ def event_streams(
 
 
 def work(settings: WorkerSettings, *, stop_on_eof: bool, write_reports: bool) -> int:
-    """``duetime worker``: poll until a signal; the exit code. Raises ``DuetimeError`` when it cannot start.
+    """Poll until a signal (``duetime worker``); the exit code. Raises ``DuetimeError`` when it cannot start.
 
     ``write_reports``: tell standard output what is counted and hints of what was stored, for the process that started
     this one. With ``stop_on_eof`` standard input has hints.
@@ -217,7 +217,7 @@ def for_browsers(app: Asgi, settings: LocalSettings) -> Asgi:
 def own_origin_only(
     app: Asgi, settings: LocalHttp, host: str, origins: frozenset[str] = frozenset()
 ) -> OwnOriginOnly:
-    """``host``: what it listens on, which may be a name."""
+    """Refuse requests of other origins. ``host``: what it listens on, which may be a name."""
     names = (*parse_hosts(settings.allowed_hosts), host.lower())
     return OwnOriginOnly(app, names=names, new_id=new_id, origins=origins)
 
@@ -232,7 +232,7 @@ def _metrics_service(app: Asgi, listener: socket.socket) -> ThreadService:
 
 
 def _observe(snapshot: Callable[[], EngineSnapshot], workers: Sequence[WorkerService]) -> dict[str, Observed]:
-    """``snapshot``: of this process, which is worker 1."""
+    """Observe ``snapshot`` of this process, which is worker 1."""
     others = {worker.name: observed for worker in workers if (observed := worker.observe()) is not None}
     return {"worker-1": Observed(snapshot(), 0.0), **others}
 
@@ -255,7 +255,7 @@ def refuse_exposure(settings: LocalSettings, listener: socket.socket) -> None:
 
 
 def _tell_start(settings: LocalSettings, listener: socket.socket) -> None:
-    """``server.started`` comes last: whoever waits for it knows the rest."""
+    """Log ``server.started`` last: whoever waits for it knows the rest."""
     if settings.auth:
         logger.info(
             "requests need an API key; `duetime keys create --store` makes one",

@@ -132,7 +132,7 @@ class WorkerService:
         return None if heard is None else Observed(heard[0], self._clock.monotonic() - heard[1])
 
     def tell(self, due: Due) -> None:
-        """``Tell`` of the worker. Dropped when there is none, or when it does not read."""
+        """Tell the worker. Dropped when there is none, or when it does not read."""
         loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):  # the loop has closed

@@ -19,7 +19,7 @@ class Spread:
     window_ms: int
 
     def due_at(self, scheduled_at: datetime, following: datetime | None, schedule_id: str) -> datetime:
-        """``following`` is the next scheduled time; None: there is none."""
+        """Return when it is due. ``following`` is the next scheduled time; None: there is none."""
         delay_ms = 0
         if self.jitter_ms:
             most = self.jitter_ms

@@ -85,5 +85,5 @@ def occurrences_of(schedule: Timer, find: FindCalendar) -> Occurrences:
 
 @lru_cache(maxsize=_CACHED)
 def _stored_by_id(text: str, calendar: Calendar | None) -> Callable[[str], Occurrences]:
-    """``_by_id`` of what a text says: the text is found faster."""
+    """Return ``_by_id`` of what a text says: the text is found faster."""
     return _by_id(read_timing(text), calendar)

@@ -32,7 +32,7 @@ class SignedByBotocore:
         self._session = get_session()
 
     def endpoint(self, target: Target) -> str:
-        """Of the environment, as the AWS SDKs read it, or else the service's public one."""
+        """Return that of the environment, as the AWS SDKs read it, or else the service's public one."""
         given = os.environ.get(_ENDPOINTS[target.service]) or os.environ.get(_ENDPOINT)
         return given.rstrip("/") if given else f"https://{target.host}"
 

@@ -33,7 +33,7 @@ class EmfReporter:
         self._last: EngineSnapshot | None = None
 
     def report(self, snapshot: EngineSnapshot, **properties: object) -> None:
-        """One line: counters and histograms as they rose since the last report, gauges as they are.
+        """Write one line: counters and histograms as they rose since the last report, gauges as they are.
 
         A counter that did not move and a gauge that stays 0 are left out: CloudWatch charges by the metric and hour.
         A heartbeat is always there. ``properties`` are written beside the metrics.
@@ -67,7 +67,7 @@ def metrics_line(
 
 
 def _metrics(snapshot: EngineSnapshot, last: EngineSnapshot | None) -> Iterator[tuple[str, str, Any]]:
-    """Name, unit and value of each metric."""
+    """Return name, unit and value of each metric."""
     for number in COUNTERS:
         if number.cloudwatch is not None:
             for key, rise in _rises(number.read(snapshot), _before(number.read, last)):

@@ -118,7 +118,7 @@ class EventBridgePublisher:
         return {events[index].event_id: code for index, code in self._bus.put(entries).items()}
 
     def close(self) -> None:
-        """The client closes with the process."""
+        """Do nothing: the client closes with the process."""
 
 
 class _Unreachable(Exception):

@@ -9,7 +9,7 @@ _YOUNG_OBJECTS = 10_000
 
 
 def begin_to_serve() -> None:
-    """What there is now stays: never look at it again. Of what comes, little has cycles: look rarely."""
+    """Look never again at what there is now: it stays. Look rarely at what comes: little of it has cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS, *gc.get_threshold()[1:])

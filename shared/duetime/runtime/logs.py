@@ -136,7 +136,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _one_line(text: str) -> str:
-    """``text`` without anything that moves the cursor or forges a line: control characters are escaped."""
+    """Return ``text`` without anything that moves the cursor or forges a line: control characters are escaped."""
     return text if text.isprintable() else json.dumps(text)[1:-1]
 
 

@@ -199,7 +199,7 @@ class PollerFunction:
         return sleeps_on(self._store, _all(parts), clock=self._clock, is_woken=is_woken)
 
     def _needy(self, parts: Sequence[Sequence[int]], life: Life) -> list[list[int]]:
-        """Those with a free shard, or with a poller that ends soon."""
+        """Return those with a free shard, or with a poller that ends soon."""
         now = self._clock.now()
         statuses = self._store.leases.statuses(_all(parts), now=now)
         by_shard = {status.shard_id: status for status in statuses}

@@ -52,17 +52,17 @@ def respond(
 
 
 def take(within: timedelta) -> Response:
-    """The receiver takes the work with a 202: the firing waits for an answer (``client.timers(...).answer``)."""
+    """Take the work with a 202: the firing waits for an answer (``client.timers(...).answer``)."""
     return respond(202, json={"ack": {"within": within.total_seconds()}})
 
 
 def hang() -> Response:
-    """No response: the request times out."""
+    """Give no response: the request times out."""
     return Response(None, delay=None, error=TransportError.TIMEOUT)
 
 
 def refuse() -> Response:
-    """No connection: nobody listens there."""
+    """Give no connection: nobody listens there."""
     return Response(None, error=TransportError.CONNECT)
 
 

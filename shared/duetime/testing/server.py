@@ -148,7 +148,7 @@ def _start(settings: LocalSettings) -> datetime:
 
 
 def _tell_start(settings: LocalSettings, listener: socket.socket, clock: VirtualClock) -> None:
-    """``server.started`` comes last: whoever waits for it knows the rest."""
+    """Log ``server.started`` last: whoever waits for it knows the rest."""
     server.tell_egress(settings)
     logger.warning(
         "for tests only: time stands still at %s until POST /v1/clock/advance moves it, and all is gone at the end",

@@ -104,7 +104,7 @@ class VirtualService:
         return threading.get_ident() == self._thread_id
 
     def note_stored(self, timers: Sequence[Timer]) -> None:
-        """``timers`` were just stored, maybe in shards that are new."""
+        """Note that ``timers`` were just stored, maybe in shards that are new."""
         self.poller.notify(timers)
         shard_ids = {timer.shard_id for timer in timers}
         if not shard_ids <= self._shard_ids:
@@ -163,7 +163,7 @@ class VirtualService:
             publishing.cancel()
 
     async def _publish(self) -> None:
-        """The outbox relay, in this loop in place of a thread of its own."""
+        """Run the outbox relay, in this loop in place of a thread of its own."""
         if self._relay is None:
             return
         alarm = WakeupEvent()

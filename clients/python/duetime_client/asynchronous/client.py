@@ -88,7 +88,7 @@ class AsyncDuetime:
         return self._transport.items("listShards", "/v1/shards", Shard, [("limit", str(page_size))])
 
     async def principal(self) -> Principal:
-        """For which tenant and with which role the API key acts."""
+        """Tell for which tenant and with which role the API key acts."""
         return await self._transport.send(principal_request())
 
     async def health(self) -> Health:

@@ -59,7 +59,7 @@ class AsyncTransport:
             await anyio.sleep(wait)
 
     async def _addressed(self, request: Request[T]) -> Request[T]:
-        """With the tenant in its path, which the key says where nobody else did."""
+        """Put the tenant into the path, which the key says where nobody else did."""
         if TENANT not in request.path:
             return request
         if self._tenant is None:
@@ -69,7 +69,7 @@ class AsyncTransport:
     async def items(
         self, operation: str, path: str, kind: type[T], query: Sequence[tuple[str, str]] = ()
     ) -> AsyncIterator[T]:
-        """Of a list, page by page."""
+        """Yield the items of a list, page by page."""
         cursor: str | None = None
         while True:
             page = await self.send(listing(operation, path, kind, query, cursor))

@@ -96,7 +96,7 @@ class KeyAuthenticator:
 
 
 def refuse_key_in_query(request: Request) -> None:
-    """A query gets into logs, histories and referrers on the way: a key in it has leaked. Raises ``InvalidInput``."""
+    """Refuse a key in the query: it has leaked into logs, histories and referrers. Raises ``InvalidInput``."""
     if KEY_PREFIX in request.query or KEY_PREFIX in unquote(request.query):
         raise InvalidInput(
             "",

@@ -62,7 +62,7 @@ def each_item(
 
 
 def item_result(id: str | None, result: object, *, status: int = 200) -> ItemResult:  # noqa: A002
-    """``status`` is that of a success."""
+    """Make the result of an item. ``status`` is that of a success."""
     return ItemResult(id, *failed(result)) if isinstance(result, DuetimeError) else ItemResult(id, status)
 
 

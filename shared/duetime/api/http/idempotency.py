@@ -153,11 +153,11 @@ class _Attempt:
         return self._content.first_at
 
     def new_id(self) -> NewId:
-        """For whoever carries it out."""
+        """Make an id for whoever carries it out."""
         return _ids_of(self._key, self.first_at)
 
     def claim(self) -> _Content | None:
-        """None when it is to be carried out; else what is known of the first time, which is done.
+        """Claim the key. None: carry the request out; else what is known of the first time, which is done.
 
         Raises ``IdempotencyKeyReused`` and ``IdempotencyKeyInUse``.
         """
@@ -212,7 +212,7 @@ class _Attempt:
 
 
 def _fingerprint(request: Request) -> str:
-    """Of all that decides what is done, as it was sent."""
+    """Digest all that decides what is done, as it was sent."""
     conditions = [request.header(name.lower()) for name in (IF_MATCH, IF_NONE_MATCH)]
     parts = [request.query, conditions, request.body, request.body_is_base64]
     return sha256(json.dumps(parts).encode()).hexdigest()

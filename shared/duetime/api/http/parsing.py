@@ -148,7 +148,7 @@ def read_destination(field: str, url: str | None, target: TargetBody | None) -> 
 
 
 def check_egress(field: str, url: str, egress: EgressPolicy, *, target: str = "target") -> None:
-    """What is wrong whenever it is sent is refused now. A name is judged by where it leads when it is sent.
+    """Refuse now what is wrong whenever it is sent. A name is judged by where it leads when it is sent.
 
     The ARN of a target is named by its own member, ``target`` beside ``field``.
     """

@@ -98,7 +98,7 @@ def read_request(event: Mapping[str, Any], *, new_id: Callable[[], str]) -> Requ
 
 
 def _without_stage(path: str, stage: str | None) -> str:
-    """A named stage is the first segment of ``rawPath``, unless a custom domain maps it away."""
+    """Take a named stage away: the first segment of ``rawPath``, unless a custom domain maps it away."""
     prefix = f"/{stage}"
     if not stage or stage == "$default" or not (path == prefix or path.startswith(prefix + "/")):
         return path

@@ -113,12 +113,12 @@ def _retry_policy_schema(component: str, description: str, properties: dict[str,
 
 
 def given(name: str) -> dict[str, Any]:
-    """The member is there and not null."""
+    """Ask for a member that is there and not null."""
     return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
 
 
 def _absent(*names: str) -> dict[str, Any]:
-    """The members are null or not there."""
+    """Ask for members that are null or not there."""
     return {"properties": {name: {"type": "null"} for name in names}}
 
 
@@ -128,7 +128,7 @@ def at_most_one_of(*names: str) -> dict[str, Any]:
 
 
 def some_of(*names: str) -> dict[str, Any]:
-    """One of the members is there and not null, or more of them."""
+    """Ask for one of the members, or more, that is there and not null."""
     return {"not": _absent(*names)}
 
 
@@ -157,7 +157,7 @@ _TIMER_RETRY_POLICY_SCHEMA: Final = _retry_policy_schema(
 
 
 def only_with(name: str, *others: str) -> dict[str, Any]:
-    """None of ``others`` is there without ``name``."""
+    """Ask for none of ``others`` without ``name``."""
     return {"not": {"anyOf": [{"allOf": [given(other), _absent(name)]} for other in others]}}
 
 

@@ -140,7 +140,7 @@ def encode(model: ResponseModel) -> str:
 
 
 def encode_ascii(model: ResponseModel) -> str:
-    """For text that strangers wrote: control characters, and what has no UTF-8 form, reach a client as escapes.
+    """Encode text that strangers wrote: control characters, and what has no UTF-8 form, become escapes.
 
     Models with ``Raw`` fields are not for this.
     """

@@ -187,7 +187,7 @@ class ScheduleResponse(CallbackResponse):
 
 
 def schedule_response(timer: Timer, namespace_policy: RetryPolicy) -> ScheduleResponse:
-    """``namespace_policy`` holds for a schedule without a retry policy of its own."""
+    """Make the response. ``namespace_policy`` holds for a schedule without a retry policy of its own."""
     content, schedule = timer.content, timer.schedule
     pending = None if schedule is None or schedule.is_unknown else schedule.pending
     pause = None if schedule is None else schedule.pause

@@ -98,7 +98,7 @@ def delete_service_calls(services: Services, request: Request, *, tenant: str) -
 def _each_ref(
     services: Services, request: Request, tenant: str, act: Callable[..., list[ResultT | DuetimeError]]
 ) -> Reply:
-    """``act`` is done to the calls that the body names."""
+    """Do ``act`` to the calls that the body names."""
     context = services.context
     now = context.clock.now()
     found = read_items(request, PLAIN_CALLS_SHAPE)

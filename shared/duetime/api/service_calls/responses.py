@@ -98,7 +98,7 @@ class ServiceCallResponse(ResponseModel):
 
 
 def call_response(call: ServiceCall, *, with_body: bool = True) -> ServiceCallResponse:
-    """``with_body``: with that of its request. Lists go without."""
+    """Make the response. ``with_body``: with that of its request. Lists go without."""
     return ServiceCallResponse.of(
         call,
         id=call.call_id,
@@ -178,7 +178,7 @@ class ExecutionResponse(ResponseModel):
 
 
 def execution_response(execution: Execution, *, with_bodies: bool = True) -> ExecutionResponse:
-    """``with_bodies``: for whoever wants to see what was sent and what came back. Lists go without."""
+    """Make the response. ``with_bodies``: with what was sent and what came back. Lists go without."""
     # The log hides what it is configured to hide; of what was given, no response shows more than that of the call.
     headers = tuple((name, _shown(name, value)) for name, value in execution.request.headers)
     response = None

@@ -85,7 +85,7 @@ class TimerResponse(CallbackResponse):
 
 
 def timer_response(timer: Timer, namespace_policy: RetryPolicy) -> TimerResponse:
-    """``namespace_policy`` holds for a timer without a retry policy of its own."""
+    """Make the response. ``namespace_policy`` holds for a timer without a retry policy of its own."""
     content = timer.content
     local = None if content.timing_json is None else read_local_due(content.timing_json)
     return TimerResponse(

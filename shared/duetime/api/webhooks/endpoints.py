@@ -262,7 +262,7 @@ def redrive_deliveries(services: Services, request: Request, *, tenant: str) -> 
 
 
 def _found(services: Services, tenant: str) -> Namespace | None:
-    """As it is now. The path's tenant is the key's (``auth.authorise``), and the name is made of it."""
+    """Find it as it is now. The path's tenant is the key's (``auth.authorise``), and the name is made of it."""
     found = services.context.store.catalogue.get_namespace(events_namespace(tenant))
     return None if found is None else readable(found)
 

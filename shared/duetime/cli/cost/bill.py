@@ -44,7 +44,8 @@ class Bill:
 
 
 def bill_of(charges: Iterable[Charge], table: PriceTable, *, has_free_tier: bool) -> Bill:
-    """``has_free_tier``: what an account has free is used for these charges alone, for the first ones first."""
+    """Make the bill. ``has_free_tier``: what an account has free is used for these charges alone, the first ones
+    first."""
     used: defaultdict[str, float] = defaultdict(float)
     lines = []
     for charge in charges:

@@ -231,7 +231,7 @@ class AtMostOnceDelivery(Delivery):
         return None
 
     def _postpone(self, beginning: _Beginning, error: Exception) -> None:
-        """Nothing was sent for it, and it stays due."""
+        """Leave it due: nothing was sent for it."""
         attempt = beginning.attempt
         self._stats.record_refused += 1
         log.error(
@@ -243,7 +243,7 @@ class AtMostOnceDelivery(Delivery):
         self._launcher.send([(attempt, None)])
 
     def _take_back(self, batch: Sequence[_Beginning]) -> None:
-        """They stay due."""
+        """Leave them due."""
         for beginning in batch:
             self._in_flight.settle(beginning.attempt)
         self._launcher.send([(beginning.attempt, None) for beginning in batch])
@@ -254,7 +254,7 @@ class AtMostOnceDelivery(Delivery):
         self._endings.add(_Ending(attempt, ExecutionResponse(attempt.token, result)))
 
     def abandon(self, attempt: Attempt) -> None:
-        """The watchdog will end it."""
+        """Leave it to the watchdog, which will end it."""
         self._in_flight.close(attempt)
 
     def _conclude(self, batch: Sequence[_Ending]) -> list[Conclusion]:

@@ -104,13 +104,13 @@ class DecidedDelivery(AtLeastOnceDelivery, Generic[D]):
         )
 
     def _postpone(self, attempt: Attempt, error: Exception) -> None:
-        """Nothing was sent for it, and it stays due."""
+        """Leave it due: nothing was sent for it."""
         self._log_refused(attempt.timer, error)
         self._deferrals.put_back(attempt)
         self._launcher.send([(attempt, None)])
 
     def _take_back(self, batch: Sequence[Attempt]) -> None:
-        """They stay due."""
+        """Leave them due."""
         for attempt in batch:
             self._in_flight.settle(attempt)
         self._launcher.send([(attempt, None) for attempt in batch])

@@ -83,7 +83,7 @@ class Firing:
     # -- life ------------------------------------------------------------------------------------------------
 
     def begin(self, ends_at: float | None) -> None:
-        """``ends_at``: the monotonic time at which attempts in flight will be given up, if that is known."""
+        """Begin a run. ``ends_at``: the monotonic time at which attempts in flight will be given up, if known."""
         self._is_starting = True
         for delivery in self._strategies:
             delivery.begin(ends_at)
@@ -103,12 +103,12 @@ class Firing:
         self.recorder.drain()
 
     def retry(self) -> None:
-        """The store answers again."""
+        """Go on after an outage: the store answers again."""
         for writer in (self.recorder, *self._strategies):
             writer.retry()
 
     def end(self) -> None:
-        """The run is over: forget what is put off."""
+        """Forget what is put off: the run is over."""
         self._deferrals.clear()
 
     # -- what there is ---------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class Firing:
         return Offered(accepted, refused)
 
     def end_poll(self, shard: ShardState) -> None:
-        """The page of ``shard`` has been offered, or there is none."""
+        """Note that the page of ``shard`` has been offered, or that there is none."""
         self._in_flight.end_poll(shard)
 
     def drop(self, shard: ShardState | None) -> None:
@@ -232,7 +232,7 @@ class Firing:
             self._in_flight.settle(attempt)
 
     def _expire(self, attempt: Attempt, now: datetime) -> None:
-        """It is too late to fire its timer."""
+        """End a timer that it is too late to fire."""
         end = expired if attempt.timer.is_too_late(now) else missed
         self.recorder.record(attempt, end(attempt.timer, now=now, settings=self._settings))
 
@@ -262,7 +262,7 @@ class Firing:
         self._look_again_later(monotonic, places - len(taken))
 
     def send(self, decided: Sequence[tuple[Attempt, Callback | None]]) -> None:
-        """What a strategy has made of attempts whose turn it was, which it did not answer at once."""
+        """Send what a strategy has made of attempts whose turn it was, which it did not answer at once."""
         now, monotonic = self._clock.now(), self._clock.monotonic()
         callbacks: list[Callback] = []
         for attempt, callback in decided:

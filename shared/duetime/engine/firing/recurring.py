@@ -197,7 +197,8 @@ class RecurringDelivery(DecidedDelivery[Timer | Outcome]):
         return classify_occurrence(result, now=now)
 
     def _record(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Of an occurrence that is a timer of its own, change the schedule first: a crash in between repeats both."""
+        """Record. Of an occurrence that is a timer of its own, change the schedule first: a crash in between repeats
+        both."""
         if concerns_schedule(outcome):
             self._concerning.add((attempt, outcome))
         else:
@@ -228,7 +229,7 @@ class RecurringDelivery(DecidedDelivery[Timer | Outcome]):
             self._recorder.record(attempt, outcome)
 
     def _record_refused(self, concerning: tuple[Attempt, Outcome], error: Exception) -> None:
-        """The occurrence has ended all the same."""
+        """Record what was refused: the occurrence has ended all the same."""
         attempt, outcome = concerning
         self._log_refused(outcome.timer, error)
         self._recorder.record(attempt, outcome)

@@ -136,7 +136,7 @@ class FlowControl:
         return self.accepts(key, monotonic)
 
     def add(self, attempt: Attempt, monotonic: float) -> None:
-        """The timer of ``attempt`` waits for its turn. Ask ``accepts`` first."""
+        """Let the timer of ``attempt`` wait for its turn. Ask ``accepts`` first."""
         queue = self._queue(attempt.queue, monotonic)
         queue.waiting.append(attempt)
         self._arrivals.append((attempt.read_at, queue))
@@ -265,11 +265,11 @@ class FlowControl:
             queue.namespace.bucket.take()
 
     def slow_down(self, attempt: Attempt) -> None:
-        """``attempt`` has been in flight for long."""
+        """Note that ``attempt`` has been in flight for long."""
         self._queues[attempt.queue].slow += 1
 
     def end(self, attempt: Attempt, signal: HostSignal, monotonic: float) -> BreakerState | None:
-        """``attempt`` gives its place back. Says that the breaker of its host has opened or closed through this."""
+        """Take the place of ``attempt`` back. Logs that the breaker of its host has opened or closed through this."""
         attempt.has_place = False
         queue = self._queues[attempt.queue]
         queue.in_flight -= 1
@@ -312,7 +312,8 @@ class FlowControl:
         return queue.window.size if queue.slow else self._settings.max_buffered
 
     def _turns_ahead(self, namespace: NamespaceQueue) -> int:
-        """As many as may have their turn before they have waited too long. What is beyond would be read again."""
+        """Return how many may have their turn before they have waited too long. What is beyond would be read
+        again."""
         ahead_seconds = self._settings.max_wait_seconds / 2
         turns = namespace.max_in_flight * ceil(ahead_seconds / _QUICK_SECONDS)
         bucket = namespace.bucket

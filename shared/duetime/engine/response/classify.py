@@ -115,7 +115,7 @@ def _joined(*messages: str) -> str:
 
 
 def _read_error(result: CallbackResult) -> Classification:
-    """A URL that cannot be called stays so; everything else may be better next time."""
+    """Read an error. A URL that cannot be called stays so; everything else may be better next time."""
     match result.error:
         case TransportError.REFUSED_URL:
             return Classification(Disposition.FAILED, reason=FailureReason.REFUSED_URL, message=result.message)
@@ -128,7 +128,8 @@ def _read_error(result: CallbackResult) -> Classification:
 
 
 def _read_success(result: CallbackResult, now: datetime) -> Classification:
-    """A 2xx means fired unless a JSON object says otherwise: receivers that know nothing of Duetime may say anything.
+    """Read a 2xx: fired, unless a JSON object says otherwise. Receivers that know nothing of Duetime may say
+    anything.
 
     A ``nextExecuteAt`` that is no time cannot be followed. If the receiver was satisfied, calling it again would
     only repeat its work: the timer is fired and the response carries a warning. If not, the policy decides.

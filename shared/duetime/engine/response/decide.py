@@ -131,7 +131,7 @@ def _ended(
     default_policy: RetryPolicy,
     random: float,
 ) -> Outcome:
-    """``log`` makes the timer's log with the attempt and what became of the timer."""
+    """End the timer. ``log`` makes its log with the attempt and what became of the timer."""
     timer, fired_at, first_started_at = attempt.timer, attempt.fired_at, attempt.first_started_at
     if classification.disposition is Disposition.FIRED:
         return _fired(timer, fired_at=fired_at, now=now, settings=settings, attempt_log=log(AttemptOutcome.FIRED))
@@ -269,7 +269,7 @@ def unrecorded(refused: Outcome, *, now: datetime, settings: EngineSettings) -> 
 
 
 def put_off(timer: Timer, *, until: datetime) -> Outcome:
-    """``timer`` is due again at ``until``; no attempt was made."""
+    """Make ``timer`` due again at ``until``; no attempt was made."""
     return Outcome(
         timer=timer,
         state=TimerState.SCHEDULED,

@@ -64,7 +64,7 @@ class FailureEventPublisher:
         self._is_heard = True
 
     def add(self, event: Event, then: Callable[[], None]) -> None:
-        """``then`` is called in the event loop's thread when all has been done for ``event`` that can be."""
+        """Publish ``event``. ``then`` is called in the event loop's thread when all that can be done has been."""
         if len(self._pending) >= self._room:
             self._log_undelivered([event], "too many events wait")
             then()

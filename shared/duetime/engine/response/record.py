@@ -97,11 +97,11 @@ class Recorder:
             self._give_up(unannounced)
 
     def drain(self) -> None:
-        """From now on write without waiting for company."""
+        """Write without waiting for company from now on."""
         self._batcher.drain()
 
     def retry(self) -> None:
-        """The store answers again."""
+        """Go on after an outage: the store answers again."""
         self._batcher.retry()
 
     def is_held_up(self, shard_id: int) -> bool:
@@ -124,7 +124,7 @@ class Recorder:
     # -- recording -------------------------------------------------------------------------------------------
 
     def record(self, attempt: Attempt, outcome: Outcome) -> None:
-        """``outcome`` is what ``attempt``, or the turn of its timer, has led to."""
+        """Record ``outcome``: what ``attempt``, or the turn of its timer, has led to."""
         if outcome.state is TimerState.FAILED:
             outcome = escalated(outcome)
         self._add(_Item(attempt.delivery.to_record(attempt, outcome), attempt.lease, attempt))
@@ -193,7 +193,7 @@ class Recorder:
         self._on_batch()
 
     def _give_up(self, batch: Sequence[_Item]) -> None:
-        """The attempts will be made again by the next owner: at least once."""
+        """Give up: the attempts will be made again by the next owner, at least once."""
         if batch:
             log.error(
                 "outcomes were not recorded before the deadline; their timers will fire again",
@@ -203,7 +203,7 @@ class Recorder:
             self._apply(item, None)
 
     def _apply(self, item: _Item, status: RecordStatus | None) -> None:
-        """``status`` None: recording was given up. What goes wrong for one is nobody else's fault."""
+        """Apply ``status``; None: recording was given up. What goes wrong for one is nobody else's fault."""
         try:
             if item.outcome.of_attempt.state is TimerState.FIRING:
                 self._apply_parking(item.attempt, item.outcome, status)
@@ -276,7 +276,7 @@ class Recorder:
     # -- log lines -------------------------------------------------------------------------------------------
 
     def _log_refused(self, item: _Item, error: Exception | None) -> None:
-        """``error`` None: the store knows it, and has told."""
+        """Log what was refused. ``error`` None: the store knows it, and has told."""
         self._stats.record_refused += 1
         outcome = item.outcome
         log.error(

@@ -72,7 +72,7 @@ class ShardClaims:
         self._batch_size = _FIRST_BATCH
 
     def begin(self, shard_ids: Sequence[int] | None, unreadable: UnreadableShards) -> None:
-        """A run begins. ``shard_ids`` None: all there are, shared with the other workers."""
+        """Begin a run. ``shard_ids`` None: all there are, shared with the other workers."""
         self._fixed = None if shard_ids is None else list(shard_ids)
         self._unreadable = unreadable
         self._announced_at = float("-inf")
@@ -97,7 +97,7 @@ class ShardClaims:
         return len(self._free.orphans(at=self._clock.monotonic()))
 
     def stop(self) -> None:
-        """From now on claim nothing."""
+        """Claim nothing from now on."""
         self.is_claiming = False
 
     async def finish(self, timeout_seconds: float) -> None:

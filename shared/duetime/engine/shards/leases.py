@@ -94,7 +94,7 @@ class LeaseKeeper:
         self._claims.begin(shard_ids, self._unreadable)
 
     def set_shards(self, shard_ids: Sequence[int]) -> None:
-        """From now on claim these. For a run that was given shards."""
+        """Claim these from now on. For a run that was given shards."""
         self._claims.set_shards(shard_ids)
 
     @property
@@ -108,7 +108,7 @@ class LeaseKeeper:
         return len(self._unreadable)
 
     def stop_claiming(self) -> None:
-        """From now on only keep what is owned."""
+        """Only keep what is owned from now on."""
         self._claims.stop()
         self._alarm.set()
 
@@ -194,7 +194,7 @@ class LeaseKeeper:
         return self._settings.keep_interval_seconds
 
     def _distrust(self) -> None:
-        """Nothing is fired before the store has been asked again, which is done at once."""
+        """Fire nothing before the store has been asked again, which is done at once."""
         log.warning(
             "this machine's clock was set, or it slept: nothing is fired before the store's time is known again",
             extra={"action": "clock.parted"},

@@ -220,7 +220,7 @@ class Polling:
         self._firing.start_attempts()
 
     def _read_all(self, reads: _Reads, room: int) -> list[_Read]:
-        """In a thread, or at once: the pages of as many as memory allows, of one at least.
+        """Read, in a thread or at once, the pages of as many as memory allows, of one at least.
 
         ``room``: how many timers may be taken. What finds none would be read again.
         """
@@ -240,8 +240,8 @@ class Polling:
         return results
 
     def _read_empty(self, reads: _Reads) -> dict[int, _Read]:
-        """In a thread, or at once: the pages of shards that have nothing due, by one read for several that are to be
-        read from the start."""
+        """Read, in a thread or at once, the pages of shards that have nothing due, by one read for several that are
+        to be read from the start."""
         whole = [request.shard_id for _, request in reads if request.is_whole]
         if len(whole) < 2:
             return {}
@@ -254,7 +254,7 @@ class Polling:
         return {shard_id: _Read(DuePage([], None, next_at), each_seconds) for shard_id, next_at in empty.items()}
 
     def _read(self, shard: ShardState, request: PageRequest, room: int) -> _Read:
-        """In a thread: a page, and whatever the engine must know of its namespaces."""
+        """Read, in a thread, a page, and whatever the engine must know of its namespaces."""
         started = self._clock.monotonic()
         quarantined: tuple[UnreadableRow, ...] = ()
         stuck: tuple[UnreadableRow, ...] = ()
@@ -286,7 +286,8 @@ class Polling:
     def _quarantine(
         self, rows: tuple[UnreadableRow, ...], now: datetime
     ) -> tuple[tuple[UnreadableRow, ...], tuple[UnreadableRow, ...]]:
-        """In a thread: what was set aside, and what could not be: that is read again, and is in nobody's way."""
+        """Return, in a thread, what was set aside, and what could not be: that is read again, and is in nobody's
+        way."""
         expires_at = now + timedelta(seconds=self._settings.failed_retention_seconds)
         try:
             self._timers.quarantine(rows, now=now, expires_at=expires_at)

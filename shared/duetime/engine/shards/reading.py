@@ -197,14 +197,14 @@ class ShardReading:
         return left is None or left.begin >= page.begin
 
     def leave(self, key: QueueKey, page: Span) -> None:
-        """A timer of this queue is on a page and was not taken, or was given up."""
+        """Leave a queue: a timer of it is on a page and was not taken, or was given up."""
         if self.is_polling:
             self.given_up.add(key)
         left = self.left.get(key, page)
         self.left[key] = Span(min(left.begin, page.begin), max(left.end, page.end))
 
     def note_due(self, at: datetime, monotonic: float) -> None:
-        """A timer of this shard will be due at ``at``, which comes at ``monotonic``: be awake then."""
+        """Be awake when a timer of this shard will be due: at ``at``, which comes at ``monotonic``."""
         self.read_until = min(self.read_until, at)
         if self.is_polling or self.tail is not None:
             self.hinted = at if self.hinted is None else min(self.hinted, at)
@@ -277,7 +277,7 @@ class ShardReading:
         monotonic_at: Callable[[datetime], float],
         settings: EngineSettings,
     ) -> None:
-        """A page was read. ``busy_seconds``: what one of each shard with a backlog takes, as far as is known.
+        """Take in a page. ``busy_seconds``: what one of each shard with a backlog takes, as far as is known.
 
         ``monotonic_at``: ``StoreClock``'s.
         """
@@ -360,7 +360,7 @@ class ShardReading:
             self.tail_at = self.look_back_at
 
     def fail(self, *, monotonic: float, random: float) -> None:
-        """A read failed: back off, and go on from there."""
+        """Back off after a failed read, and go on from there."""
         self.errors += 1
         self.failing_since = min(self.failing_since, monotonic)
         self.failing_seconds = monotonic - self.failing_since
@@ -370,11 +370,11 @@ class ShardReading:
         self.survey_at = max(self.survey_at, at)
 
     def look_again(self, monotonic: float) -> None:
-        """What was left may have room by now, and what was never read may be due."""
+        """Look at once: what was left may have room by now, and what was never read may be due."""
         self.catch_up_at, self.survey_at = min(self.catch_up_at, monotonic), min(self.survey_at, monotonic)
 
     def retry(self, monotonic: float) -> None:
-        """The store answers again: what waits since a read failed waits no longer."""
+        """Go on: the store answers again, and what waits since a read failed waits no longer."""
         self.failing_since, self.failing_seconds = inf, 0.0
         if self.errors:
             self.look_again(monotonic)

@@ -39,5 +39,5 @@ class ShardState:
         return monotonic < self.trusted_until
 
     def note_due(self, at: datetime, monotonic: float) -> None:
-        """As of its reading."""
+        """Do as ``ShardReading.note_due``."""
         self.reading.note_due(at, monotonic)

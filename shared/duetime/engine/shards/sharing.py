@@ -15,7 +15,8 @@ def fair_share(total: int, workers: Iterable[str], worker_id: str) -> int:
 
 
 def claim_order(shard_ids: Iterable[int], workers: Iterable[str], worker_id: str) -> list[int]:
-    """First the shards that ``worker_id`` has the highest hash of among ``workers``, then those with one above, ...
+    """Put first the shards that ``worker_id`` has the highest hash of among ``workers``, then those with one above,
+    ...
 
     So workers that begin together try different shards first, each in an order of its own (rendezvous hashing).
     """

@@ -51,7 +51,7 @@ class UnreadableShards:
         return stuck
 
     def look(self) -> list[int]:
-        """In a thread: which can be read. It ends with the first that cannot, and after half a second."""
+        """Return, in a thread, which can be read. It ends with the first that cannot, and after half a second."""
         readable: list[int] = []
         begun = self._clock.monotonic()
         for shard_id, not_before in list(self._look_at.items()):
@@ -68,6 +68,6 @@ class UnreadableShards:
         return readable
 
     def forget(self, readable: Iterable[int]) -> None:
-        """They may be claimed again."""
+        """Forget them: they may be claimed again."""
         for shard_id in readable:
             self._look_at.pop(shard_id, None)
