@@ -80,11 +80,16 @@ def test_a_reader_is_offered_nothing_that_a_reader_may_not(guarded: GuardedServe
     assert page.locator("main .head button:not(:disabled)").count() == 0
     console.open("calls", "acme")
     page.get_by_text("404 Tenant not found").wait_for()
-    console.open("calls", "readers", "new")
-    page.get_by_label("Name", exact=True).fill("refused")
-    page.get_by_label("URL").fill("http://example.com/")
-    page.get_by_role("button", name="Submit").click()
-    page.get_by_text("403 Forbidden").wait_for()
+    for path, role in (
+        (("calls", "readers", "new"), "writer"),
+        (("timers", "readers-space", "new"), "writer"),
+        (("schedules", "readers-space", "new"), "writer"),
+        (("schedules", "readers-space", "schedule", "s", "change"), "writer"),
+        (("calendars", "new"), "admin"),
+        (("calendars", "calendar", "c", "change"), "admin"),
+    ):
+        console.open(*path)
+        page.get_by_text(f"This page needs an API key with the role {role}.").wait_for()
     assert console.api("GET", f"/v1/tenants/readers/service-calls/{call['id']}", headers=writer)["revision"] == 1
 
 

@@ -20,26 +20,26 @@ import { timerForm } from "./timer-form.js";
 import { namespaceHome, timerList } from "./timer-list.js";
 import { empty, link, loading, place, problemView } from "./ui.js";
 
-/** Segments with a colon are parameters. The first that fits counts. */
+/** Segments with a colon are parameters. The first that fits counts. A role, if there is one, is needed for the page. */
 const VIEWS = [
   ["", overview, "overview"],
   ["calls/:tenant", callList, "calls"],
-  ["calls/:tenant/new", callForm, "calls"],
+  ["calls/:tenant/new", callForm, "calls", "writer"],
   ["calls/:tenant/:id", callDetail, "calls"],
   ["calls/:tenant/:id/executions/:execution", callDetail, "calls"],
   ["timers", namespaceHome, "timers"],
   ["timers/:namespace", timerList, "timers"],
-  ["timers/:namespace/new", timerForm, "timers"],
+  ["timers/:namespace/new", timerForm, "timers", "writer"],
   ["timers/:namespace/timer/:id", timerDetail, "timers"],
   ["schedules", namespaceHome, "schedules"],
   ["schedules/:namespace", scheduleList, "schedules"],
-  ["schedules/:namespace/new", createSchedule, "schedules"],
+  ["schedules/:namespace/new", createSchedule, "schedules", "writer"],
   ["schedules/:namespace/schedule/:id", scheduleDetail, "schedules"],
-  ["schedules/:namespace/schedule/:id/change", changeSchedule, "schedules"],
+  ["schedules/:namespace/schedule/:id/change", changeSchedule, "schedules", "writer"],
   ["calendars", calendarList, "schedules"],
-  ["calendars/new", createCalendar, "schedules"],
+  ["calendars/new", createCalendar, "schedules", "admin"],
   ["calendars/calendar/:name", calendarDetail, "schedules"],
-  ["calendars/calendar/:name/change", changeCalendar, "schedules"],
+  ["calendars/calendar/:name/change", changeCalendar, "schedules", "admin"],
   ["dead-letters", namespaceHome, "dead-letters"],
   ["dead-letters/:namespace", deadLetters, "dead-letters"],
 ];
@@ -60,12 +60,12 @@ function parse(hash) {
 }
 
 function match(segments) {
-  for (const [pattern, view, area] of VIEWS) {
+  for (const [pattern, view, area, role = "reader"] of VIEWS) {
     const parts = pattern.split("/").filter(Boolean);
     if (parts.length !== segments.length) continue;
     if (parts.every((part, at) => part.startsWith(":") || part === segments[at])) {
       const named = parts.map((part, at) => [part.slice(1), segments[at]]).filter((_, at) => parts[at].startsWith(":"));
-      return { view, area, params: Object.fromEntries(named) };
+      return { view: session.may(role) ? view : () => needs(role), area, params: Object.fromEntries(named) };
     }
   }
   return null;
@@ -115,6 +115,10 @@ function navigate() {
 
 function nowhere() {
   return h("div", null, h("h1", null, "Not found"), empty("This page does not exist.", link("#/", "To the overview")));
+}
+
+function needs(role) {
+  return h("div", null, h("h1", null, "Not allowed"), empty(`This page needs an API key with the role ${role}.`, link("#/", "To the overview")));
 }
 
 // -- the bar at the top -----------------------------------------------------------------------------------------------
