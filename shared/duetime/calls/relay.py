@@ -157,10 +157,10 @@ class OutboxRelay:
         """Call ``run_once`` until told to stop, then give the lease back."""
         while not self._stop.is_set():
             seconds = self.run_once()
-            if self._is_eager and seconds:
-                self._stop.wait(min(seconds, GATHER_SECONDS))
+            gathered_at = self._clock.monotonic() + GATHER_SECONDS
             # While it backs off, a hint says nothing new.
-            (self._wake if self._is_eager else self._stop).wait(seconds)
+            if (self._wake if self._is_eager else self._stop).wait(seconds) and seconds:
+                self._stop.wait(max(0.0, gathered_at - self._clock.monotonic()))
             self._wake.clear()
         self.release()
 
