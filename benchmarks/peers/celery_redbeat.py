@@ -17,10 +17,10 @@ app.conf.update(
     task_ignore_result=True,
     task_acks_late=True,
     broker_connection_retry_on_startup=True,
-    broker_transport_options={"visibility_timeout": 30},
+    broker_transport_options={"visibility_timeout": 30, "max_connections": 4 * _CONNECTIONS},
     redbeat_redis_url=os.environ["PEER_STORE"],
     redbeat_redis_options={},
-    redbeat_lock_timeout=10,
+    redbeat_lock_timeout=30,  # beat sends all that is due before it renews the lock, and ends when that is lost
     beat_max_loop_interval=1,
     worker_hijack_root_logger=False,
 )
