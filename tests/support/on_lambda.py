@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +33,13 @@ class Context:
 
     def get_remaining_time_in_millis(self) -> int:
         return int((self.ends - self.clock.monotonic()) * 1000)
+
+
+class NoBackground:
+    """Nothing is done beside polling."""
+
+    def run(self, stop: threading.Event, *, may_wait: bool) -> None:
+        pass
 
 
 class NoReports:
@@ -82,6 +90,8 @@ class Lambda:
             reporter=NoReports(),
             owner_id=f"{name}-seat",
             offload=InlineOffload(),
+            background=NoBackground(),
+            background_offload=InlineOffload(),
         )
         started = self.clock.monotonic()
         try:

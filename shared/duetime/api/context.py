@@ -180,7 +180,7 @@ class Services:
 
     @property
     def local_timers(self) -> LocalTimers:
-        return LocalTimers(self.timers, self.context.publish)
+        return LocalTimers(self.context.store, self.context.on_stored, self.context.publish)
 
     @property
     def schedule_lists(self) -> ScheduleLists:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -11,16 +11,16 @@ from typing import NamedTuple
 from duetime.app.announcing import Publish, announce
 from duetime.app.pages import ChangedPage, PageOfWork
 from duetime.app.schedule_lists import READS_PER_PAGE
-from duetime.app.timers import Timers
 from duetime.domain.errors import InvalidInput
 from duetime.domain.events import moved_event
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer, TimerChange, TimerState
 from duetime.recurrence.local_due import LocalDue, due_at, read_local_due
+from duetime.stores.core.store import Store
 from duetime.stores.port.timers import ChangeStatus, TimerFilter
 
 _log = logging.getLogger(__name__)
-_SCHEDULED = TimerFilter(state=TimerState.SCHEDULED)
+_SCHEDULED = TimerFilter(state=TimerState.SCHEDULED, is_of_schedule=False)
 
 
 class _Move(NamedTuple):
@@ -31,7 +31,8 @@ class _Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LocalTimers:
-    timers: Timers
+    store: Store
+    on_stored: Callable[[Sequence[Timer]], None]
     publish: Publish
 
     def recompute_page(self, namespace: Namespace, work: PageOfWork) -> ChangedPage:
@@ -43,9 +44,7 @@ class LocalTimers:
         moves: list[_Move] = []
         cursor, now = work.cursor, work.now
         for _ in range(READS_PER_PAGE):
-            page = self.timers.list(
-                namespace, _SCHEDULED, correlation_id=None, cursor=cursor, limit=work.limit, now=now
-            )
+            page = self.store.timers.list(namespace, _SCHEDULED, cursor=cursor, limit=work.limit, now=now)
             moves = [move for timer in page.items if (move := _move(timer, now)) is not None]
             cursor = page.next_cursor
             if moves or cursor is None:
@@ -71,7 +70,7 @@ class LocalTimers:
 
     def _apply(self, namespace: Namespace, move: _Move, now: datetime) -> bool:
         timer = move.timer
-        result = self.timers.store.timers.update(
+        result = self.store.timers.update(
             namespace,
             timer.timer_id,
             TimerChange(execute_at=move.execute_at),
@@ -81,7 +80,7 @@ class LocalTimers:
         )
         if result.status is not ChangeStatus.APPLIED or result.timer is None:
             return False
-        self.timers.on_stored([result.timer])
+        self.on_stored([result.timer])
         return True
 
 

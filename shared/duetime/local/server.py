@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 
@@ -14,6 +15,7 @@ import uvloop
 
 from duetime import __version__
 from duetime.api.http.cors import Cors
+from duetime.app.tzdata_release import TzdataRelease
 from duetime.calls.relay import OutboxRelay
 from duetime.delivery.egress import parse_hosts
 from duetime.domain.clock import Clock
@@ -88,6 +90,7 @@ def serve(settings: LocalSettings) -> int:
         registry = new_registry(lambda: _observe(snapshot, workers))
         counts = ApiMetrics(registry)
         authenticator = api_wiring.key_authenticator(store, settings, clock)
+        publish = None if hook is None else hook.publish
         context = api_wiring.api_context(
             store,
             settings,
@@ -96,16 +99,18 @@ def serve(settings: LocalSettings) -> int:
             authenticate=authenticator,
             on_stored=poller.notify,
             on_served=counts.count,
-            publish=None if hook is None else hook.publish,
+            publish=publish,
             shards_given_back=lambda: poller.shards_given_back,
         )
         handler = api_wiring.whole_api(context, settings)
         api = LambdaAsgiApp(handler, clock=clock, new_id=new_id)
         streams = event_streams(api, store.calls, authenticator, clock, stack)
         app = for_browsers(MetricsApp(registry, streams, authenticator=authenticator), settings)
+        release = wiring.tzdata_release(store, clock, on_stored=poller.notify, publish=publish)
         services: list[Service] = [
             poller_service(poller),
             *_relay_services(relay),
+            _tzdata_service(release),
             http_service(
                 app,
                 listener,
@@ -157,6 +162,10 @@ def work(settings: WorkerSettings, *, stop_on_eof: bool, write_reports: bool) ->
         relay = stack.enter_context(opened_relay(store, settings, clock, on_stored=poller.notify))
         snapshot = _counted(poller, relay)
         services: list[Service] = [poller_service(poller), *_relay_services(relay)]
+        if not stop_on_eof:  # else the process that has started this one does it
+            publish = None if hook is None else hook.publish
+            release = wiring.tzdata_release(store, clock, on_stored=poller.notify, publish=publish)
+            services.append(_tzdata_service(release))
         if settings.metrics_port:
             listener = stack.enter_context(bind(settings.metrics_host, settings.metrics_port))
             metrics: Asgi = MetricsApp(new_registry(lambda: _observe(snapshot, ())), nothing_else)
@@ -194,6 +203,16 @@ def poller_service(poller: Poller) -> ThreadService:
             loop.call_soon_threadsafe(stop.set)
 
     return ThreadService("poller", poll, request_stop)
+
+
+def _tzdata_service(release: TzdataRelease) -> ThreadService:
+    stop = threading.Event()
+
+    def work() -> None:
+        release.run(stop)
+        stop.wait()
+
+    return ThreadService("tzdata", work, stop.set)
 
 
 def _relay_services(relay: OutboxRelay | None) -> list[ThreadService]:

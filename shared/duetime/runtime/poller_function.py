@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -78,6 +79,12 @@ class Reporter(Protocol):
     def report(self, snapshot: EngineSnapshot, **properties: object) -> None: ...
 
 
+class Background(Protocol):
+    """Works in a thread beside the poller: ``app.tzdata_release.TzdataRelease``."""
+
+    def run(self, stop: threading.Event, *, may_wait: bool) -> None: ...
+
+
 class _ShardRangesEvent(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -98,10 +105,13 @@ class PollerFunction:
         reporter: Reporter,
         owner_id: str,
         offload: Offload,
+        background: Background,
+        background_offload: Offload,
         tend_interval_seconds: float = TEND_INTERVAL_SECONDS,
         metrics_interval_seconds: float = METRICS_INTERVAL_SECONDS,
     ) -> None:
-        """``owner_id``: whose its seats are. ``offload`` runs calls that block."""
+        """``owner_id``: whose its seats are. ``offload`` runs calls that block, ``background_offload`` all of
+        ``background``."""
         self._poller = poller
         self._store = store
         self._clock = clock
@@ -110,6 +120,8 @@ class PollerFunction:
         self._reporter = reporter
         self._owner_id = owner_id
         self._offload = offload
+        self._background = background
+        self._background_offload = background_offload
         self._may_sleep = settings.sleep is Sleep.AUTO
         self._tend_interval_seconds = tend_interval_seconds
         self._metrics_interval_seconds = metrics_interval_seconds
@@ -137,6 +149,8 @@ class PollerFunction:
                 is_alone = await self._offload.run(partial(seat.take, given[0]))
                 if is_alone:
                     polled = await self._reported(self._poll(given, seat, invoke, life), context.aws_request_id)
+            if not polled:
+                await self._work_alone(life)
             summary = {"shardRanges": to_ranges(polled), "stats": self._poller.stats()}
             logger.info("the poller is done", extra={"action": "poller.done", **summary})
             if failures:
@@ -226,6 +240,14 @@ class PollerFunction:
         logger.info("a poller was started", extra={"action": "fan_out.invoked", "event": event})
         return True
 
+    async def _work_alone(self, life: Life) -> None:
+        """Do what is to be done beside polling: while all pollers sleep, or live on from before, nobody else does."""
+        stop = threading.Event()
+        loop = asyncio.get_running_loop()
+        ending = loop.call_later(max(0.0, life.deadline - self._clock.monotonic()), stop.set)
+        await self._background_offload.run(partial(self._background.run, stop, may_wait=False))
+        ending.cancel()
+
     # -- the poller ------------------------------------------------------------------------------------------
 
     async def _poll(self, part: list[int], seat: Seat, invoke: InvokeSelf, life: Life) -> list[int]:
@@ -234,14 +256,17 @@ class PollerFunction:
         stop = asyncio.Event()
         drowsy = FallingAsleep(self._store, self._clock, longest_drain_seconds=self._settings.drain_seconds)
         tending = asyncio.create_task(self._tend(part, seat, invoke, life=life, drowsy=drowsy, stop=stop))
+        background_stop = threading.Event()
+        background = self._background_offload.run(partial(self._background.run, background_stop, may_wait=True))
         try:
             await self._poller.run(stop, shard_ids=part, deadline=life.deadline)
         finally:
+            background_stop.set()
             tending.cancel()
-            (ended,) = await asyncio.gather(tending, return_exceptions=True)
-            await self._offload.run(seat.leave)
-        if isinstance(ended, Exception):
-            raise ended
+            ended = await asyncio.gather(tending, self._offload.run(seat.leave), background, return_exceptions=True)
+        for error in ended:
+            if isinstance(error, Exception):
+                raise error
         if drowsy.is_over and not await self._offload.run(partial(drowsy.is_asleep, part)):
             await self._start(None, invoke)
         return part

@@ -32,6 +32,8 @@ from duetime.stores.kinds import BY_SCHEME, SupportLevel
 from duetime.stores.store_clock import StoreClock
 
 if TYPE_CHECKING:
+    from duetime.app.announcing import Publish
+    from duetime.app.tzdata_release import Kinds, TzdataRelease
     from duetime.calls.executor import CallExecutor
     from duetime.delivery.encryption import SecretBox
     from duetime.delivery.port import Sender
@@ -264,6 +266,29 @@ def make_executor(
     )
 
 
+def tzdata_release(
+    store: Store,
+    clock: StoreClock,
+    *,
+    on_stored: Callable[[Sequence[Timer]], None],
+    publish: Publish | None,
+) -> TzdataRelease:
+    """Make what computes again after a new release of tzdata. ``publish`` None: nobody is told."""
+    from duetime.app.tzdata_release import TzdataRelease
+
+    def kinds() -> Kinds:
+        from duetime.app.local_timers import LocalTimers
+        from duetime.app.schedule_lists import ScheduleLists
+        from duetime.app.schedules import Schedules
+
+        announce = publish or (lambda _: None)
+        schedules = ScheduleLists(Schedules(store, on_stored, announce))
+        timers = LocalTimers(store, on_stored, announce)
+        return schedules.recompute_page, timers.recompute_page
+
+    return TzdataRelease(store, clock, owner_id=new_worker_id(), has_died=has_died, kinds=kinds)
+
+
 @contextmanager
 def opened_poller(
     store: Store,
@@ -335,6 +360,8 @@ def poller_function() -> PollerFunction:
         reporter=reporter,
         owner_id=new_worker_id(),
         offload=ThreadOffload(1, "duetime-tend"),
+        background=tzdata_release(store, clock, on_stored=poller.notify, publish=events.publish),
+        background_offload=ThreadOffload(1, "duetime-tzdata"),
     )
 
 

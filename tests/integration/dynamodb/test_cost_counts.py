@@ -35,6 +35,7 @@ from tests.support.clock import NOW, FakeClock
 from tests.support.dynamodb_units import item_size
 from tests.support.engine import make_poller
 from tests.support.http import Api
+from tests.support.on_lambda import NoBackground
 from tests.support.scripted_sender import Script, ScriptedSender
 
 SECONDS = 20.0
@@ -160,6 +161,8 @@ def test_a_tick_that_finds_nothing_to_do_reads_a_unit_a_shard(
         reporter=EmfReporter(lines.append, clock=clock, stage="dev", function="duetime-poller"),
         owner_id="tick",
         offload=InlineOffload(),
+        background=NoBackground(),
+        background_offload=InlineOffload(),
     )
     context: Any = SimpleNamespace(
         aws_request_id="request", invoked_function_arn="arn", get_remaining_time_in_millis=lambda: 900_000

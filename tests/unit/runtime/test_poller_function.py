@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from duetime.domain.errors import InvalidInput, StoreUnavailable
 from duetime.domain.shards import Lease, ShardMap, ShardStatus
 from duetime.engine.stats import EngineSnapshot
-from duetime.runtime.poller_function import PollerFunction, read_shard_ids, to_ranges
+from duetime.engine.waiting import ThreadOffload
+from duetime.runtime.poller_function import Background, PollerFunction, read_shard_ids, to_ranges
 from duetime.runtime.settings import PollerSettings
 from duetime.runtime.waking import WAKE_EVENT, FanOutFailed
 from duetime.testing.virtual_time import InlineOffload
 from tests.support.clock import FakeClock
 from tests.support.metrics import make_snapshot
+from tests.support.on_lambda import NoBackground
 
 SCHEDULED = {"detail-type": "Scheduled Event", "source": "aws.events"}
 ARN = "arn:aws:lambda:eu-central-1:123456789012:function:poller"
@@ -133,6 +135,7 @@ def make_function(
     *,
     reports: Reports | None = None,
     owned: dict[int, ShardStatus] | None = None,
+    background: Background | None = None,
     **settings: Any,
 ) -> PollerFunction:
     clock = FakeClock()
@@ -146,6 +149,8 @@ def make_function(
         reporter=reports or Reports(),
         owner_id="me",
         offload=InlineOffload(),
+        background=background or NoBackground(),
+        background_offload=ThreadOffload(1, "background"),
         tend_interval_seconds=0.001,
         metrics_interval_seconds=0.001,
     )
@@ -158,6 +163,37 @@ def test_named_shards_are_polled_until_the_margin_before_the_deadline() -> None:
     assert poller.runs == [([0, 1, 2, 4096], 56.0)]
     assert answer == {"shardRanges": [[0, 2], [4096, 4096]], "stats": {"fired": 3, "shards_owned": 4}}
     assert invocations.events == []
+
+
+@dataclass
+class NotedBackground:
+    """Works until it is told to stop."""
+
+    runs: list[bool] = field(default_factory=list)
+    is_over: bool = False
+
+    def run(self, stop: threading.Event, *, may_wait: bool) -> None:
+        self.runs.append(may_wait)
+        assert stop.wait(30)
+        self.is_over = True
+
+
+def test_what_is_done_beside_polling_ends_with_it() -> None:
+    background = NotedBackground()
+    poller = FakePoller(until=lambda: background.runs == [True])
+    make_function(poller, [ShardMap(2)], Invocations(), background=background)(SCHEDULED, Context())
+    assert background.is_over
+
+
+def test_a_watchdog_that_has_nothing_to_poll_does_it_too_but_waits_for_nothing() -> None:
+    background = NotedBackground()
+    owned = {0: ShardStatus(0, version=1, owner_id="other", is_free=False)}
+    function = make_function(
+        FakePoller(), [ShardMap(1)], Invocations(), background=background, owned=owned, deadline_margin_seconds=4
+    )
+    answer = function(SCHEDULED, Context(remaining_milliseconds=4050))
+    assert answer["shardRanges"] == []
+    assert (background.runs, background.is_over) == ([False], True)
 
 
 @pytest.mark.parametrize("event", [SCHEDULED, {"shardRanges": [[0, 2]]}])
