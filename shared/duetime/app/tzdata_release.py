@@ -34,6 +34,8 @@ PASSES = 2
 SETTLE_SECONDS = 1800
 """Longer than a process of the release before runs beside those of the new one."""
 PIECE_SECONDS = 5.0
+REST_SECONDS = 9.0
+"""For each second of work, for the sake of what fires meanwhile."""
 LEASE_SECONDS = 60.0
 """Many times what a piece takes."""
 OTHERS_SECONDS = 60.0
@@ -148,20 +150,17 @@ class TzdataRelease:
         return following is None or self._store_it(following, lambda: None)
 
     def _piece(self, progress: Progress, kinds: Kinds, stop: threading.Event) -> Progress:
-        """Compute pages for ``PIECE_SECONDS`` or to the end of the pass; return where the work stands then.
-
-        It rests as long as it works, for the sake of what fires meanwhile.
-        """
+        """Compute pages for ``PIECE_SECONDS`` or to the end of the pass; return where the work stands then."""
         if progress == Progress(self._release):
             _log.info(
                 "tzdata %s is new here", self._release, extra={"action": "tzdata.began", "release": self._release}
             )
         passes, monotonic = progress.passes, self._clock.monotonic
-        page_began = monotonic()
-        until = page_began + PIECE_SECONDS
-        while progress.passes == passes and monotonic() < until and not stop.wait(monotonic() - page_began):
+        until, rest_seconds = monotonic() + PIECE_SECONDS, 0.0
+        while progress.passes == passes and monotonic() < until and not stop.wait(rest_seconds):
             page_began = monotonic()
             progress = self._page(progress, kinds)
+            rest_seconds = REST_SECONDS * (monotonic() - page_began)
         return progress
 
     def _page(self, progress: Progress, kinds: Kinds) -> Progress:
