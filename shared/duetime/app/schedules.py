@@ -201,7 +201,7 @@ class Schedules:
             if text != timer.content.timing_json:
                 changed = retimed(changed, self._checked(namespace, timing, schedule_id, now), after=now)
                 if changed.pending is None:
-                    raise _nothing_left()
+                    raise _nothing_left(timing)
             changed = limited(changed)
             _check_target(timer, change.content)
             content = replace(timer.content, **change.content, timing_json=text)
@@ -333,7 +333,7 @@ def _first_revision(
     text = _checked_timing(wanted.timing)
     schedule = new_schedule(wanted.policy, times(), after=now)
     if schedule.pending is None:
-        raise _nothing_left()
+        raise _nothing_left(wanted.timing)
     content = replace(wanted.content, timing_json=text)
     _check_policy(content, wanted.policy)
     return new_schedule_timer(
@@ -363,7 +363,7 @@ def _replaced(timer: Timer, asked: NewSchedule, times: Callable[[], Occurrences]
     if schedule.pending is None or text != timer.content.timing_json:
         changed = retimed(changed, times(), after=now)
         if changed.pending is None:
-            raise _nothing_left()
+            raise _nothing_left(asked.timing)
     if asked.is_paused is not None:
         changed = paused(changed, Pause(now)) if asked.is_paused else resumed(changed)
     return standing_at(replace(timer, content=content, digest=digest), limited(changed), now=now)
@@ -409,8 +409,10 @@ def _or_raise(result: ChangeResult, namespace: Namespace, schedule_id: str) -> T
     return result.timer
 
 
-def _nothing_left() -> InvalidInput:
-    return InvalidInput("endAt", "must leave at least one occurrence from now on")
+def _nothing_left(timing: TimingSpec) -> InvalidInput:
+    given = {"endAt": timing.end_at, "cron": timing.cron, "rrule": timing.rrule, "every": timing.every_ms}
+    field = next(name for name, value in given.items() if value)
+    return InvalidInput(field, "must leave at least one occurrence from now on")
 
 
 def _changed_all_the_time() -> StoreUnavailable:

@@ -126,15 +126,23 @@ def parse_duration(value: str | float) -> float:
 
     Raises ``ValueError`` for anything else, for negative and for non-finite values, and above 100 years.
     """
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError('must be a duration like "30s", "1h30m", "PT5M" or a number of seconds')
-    try:
-        seconds = float(value) if not isinstance(value, str) else _duration_text(value)
-    except OverflowError:  # a whole number beyond all floats
-        seconds = inf
+    seconds = read_seconds(value)
     if not 0 <= seconds <= MAX_DURATION_SECONDS:
         raise ValueError("must lie between 0 and 100 years")
     return seconds
+
+
+def read_seconds(value: str | float) -> float:
+    """Read seconds as ``parse_duration`` does, however many: a number may be negative, or infinite.
+
+    Raises ``ValueError`` for anything else. For those who have bounds of their own to name.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError('must be a duration like "30s", "1h30m", "PT5M" or a number of seconds')
+    try:
+        return float(value) if not isinstance(value, str) else _duration_text(value)
+    except OverflowError:  # a whole number beyond all floats
+        return inf
 
 
 def parse_duration_ms(value: str | float, *, min_ms: int = 1, max_ms: int) -> int:
@@ -142,10 +150,12 @@ def parse_duration_ms(value: str | float, *, min_ms: int = 1, max_ms: int) -> in
 
     Raises ``ValueError`` for anything else, below ``min_ms`` and above ``max_ms``.
     """
-    milliseconds = parse_duration(value) * 1000
+    seconds = read_seconds(value)
+    milliseconds = seconds * 1000
+    if not (0 <= seconds <= MAX_DURATION_SECONDS and min_ms <= round(milliseconds) <= max_ms):
+        most = "100 years" if max_ms >= MAX_DURATION_SECONDS * 1000 else format_duration(max_ms)
+        raise ValueError(f"must lie between {format_duration(min_ms)} and {most}")
     whole = round(milliseconds)
-    if not min_ms <= whole <= max_ms:
-        raise ValueError(f"must lie between {format_duration(min_ms)} and {format_duration(max_ms)}")
     if abs(milliseconds - whole) > _ROUNDING_MS:
         raise ValueError("must be a whole number of milliseconds")
     return whole

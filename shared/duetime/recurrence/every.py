@@ -10,7 +10,7 @@ from duetime.domain.errors import InvalidInput
 from duetime.domain.times import MAX_DURATION_SECONDS, MAX_INSTANT, MILLISECOND, MIN_INSTANT
 from duetime.recurrence.spec import MIN_INTERVAL_MS
 
-_RATE = re.compile(r"rate\s*\(\s*([0-9]{1,9})\s+(minute|hour|day)(s?)\s*\)", re.IGNORECASE | re.ASCII)
+_RATE = re.compile(r"rate\s*\(\s*([0-9]{1,9})\s+(minute|hour|day)s?\s*\)", re.IGNORECASE | re.ASCII)
 _UNIT_MS = {"minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 _MAX_MS = int(MAX_DURATION_SECONDS * 1000)
 
@@ -44,15 +44,16 @@ def is_rate(text: str) -> bool:
 
 
 def rate_ms(text: str, field: str) -> int:
-    """Return the interval of ``rate(5 minutes)``. Raises ``InvalidInput`` for ``field``."""
+    """Return the interval of ``rate(5 minutes)``. Raises ``InvalidInput`` for ``field``.
+
+    EventBridge Scheduler takes ``rate(1 hours)`` too, which EventBridge's rules refuse.
+    """
     match = _RATE.fullmatch(text.strip())
     if match is None:
         raise InvalidInput(field, "must be like rate(5 minutes): a whole number of minutes, hours or days")
     number, unit = int(match[1]), match[2].lower()
     if number == 0:
         raise InvalidInput(field, "must have a rate of 1 or more")
-    if (number == 1) == bool(match[3]):
-        raise InvalidInput(field, f"must have the unit {unit}{'' if number == 1 else 's'} after {number}")
     interval_ms = number * _UNIT_MS[unit]
     if interval_ms > _MAX_MS:
         raise InvalidInput(field, "must have a rate of 100 years or less")

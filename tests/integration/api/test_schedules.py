@@ -268,6 +268,7 @@ def test_what_has_ended_begins_again_with_other_content_only(world: World, end: 
         ({"cron": ..., "every": "1ms"}, "every"),
         ({"timeZone": "Mars/Base"}, "timeZone"),
         ({"endAt": "2026-12-20T16:00:00Z"}, "endAt"),
+        ({"cron": "cron(0 0 1 1 ? 2020)"}, "cron"),
         ({"overlap": "never"}, "overlap"),
         ({"misfire": "fire"}, "misfire"),
         ({"maxFirings": 0}, "maxFirings"),

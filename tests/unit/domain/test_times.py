@@ -181,3 +181,9 @@ def test_durations_are_formatted_in_whole_units() -> None:
 def test_what_is_no_duration_of_whole_milliseconds_is_refused(value: str | float) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_duration_ms(value, max_ms=2000)
+
+
+@pytest.mark.parametrize("value", [-1, "0s", "2001ms", 1e400, 10**400, "99999999d"])
+def test_a_duration_out_of_bounds_is_refused_with_the_bounds_that_hold(value: str | float) -> None:
+    with pytest.raises(ValueError, match=r"^must lie between 1ms and 2s$"):
+        parse_duration_ms(value, max_ms=2000)

@@ -56,6 +56,8 @@ def times(cron: str, count: int = 3, *, start: datetime = START) -> list[str]:
         ("cron(0/20 0 1 JAN ? 2027/2)", ["2027-01-01 00:00", "2027-01-01 00:20", "2027-01-01 00:40"]),
         ("CRON( 0 10 3W * ? 2026 )", ["2026-01-02 10:00", "2026-02-03 10:00", "2026-03-03 10:00"]),
         ("rate(1 day)", ["2026-01-02 00:00", "2026-01-03 00:00", "2026-01-04 00:00"]),
+        ("rate(1 days)", ["2026-01-02 00:00", "2026-01-03 00:00", "2026-01-04 00:00"]),
+        ("rate(2 day)", ["2026-01-03 00:00", "2026-01-05 00:00", "2026-01-07 00:00"]),
         ("rate(90 minutes)", ["2026-01-01 01:30", "2026-01-01 03:00", "2026-01-01 04:30"]),
     ],
 )
@@ -154,8 +156,7 @@ def test_tens_of_thousands_of_expressions_are_told_from_each_other(days: int) ->
         ("cron(0 10 ? * 0 *)", "day-of-week: '0' is not 1 to 7"),
         ("cron(0 10 1 * ? 1969)", "year: '1969' is not 1970 to 2199"),
         ("cron(0 0 29 2 ? 2027)", "year: the expression matches no day"),
-        ("rate(5 minute)", "unit minutes after 5"),
-        ("rate(1 days)", "unit day after 1"),
+        ("rate(5)", "must be like rate(5 minutes)"),
         ("rate(0 minutes)", "1 or more"),
         ("rate(5 weeks)", "must be like rate(5 minutes)"),
         ("1" * 1001, "1000 characters"),

@@ -41,13 +41,13 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.principals import Role
 from duetime.domain.retry import MAX_ATTEMPTS
 from duetime.domain.timers import TimerState
-from duetime.domain.times import parse_duration
+from duetime.domain.times import read_seconds
 
 _LONGEST_SECONDS: Final = LONGEST_WAIT.total_seconds()
 
 
 def _within_seconds(value: object) -> float:
-    seconds = parse_duration(value)  # type: ignore[arg-type]  # it refuses what is neither text nor number
+    seconds = read_seconds(value)  # type: ignore[arg-type]  # it refuses what is neither text nor number
     if not 0 < seconds <= _LONGEST_SECONDS:
         raise ValueError(f"must be more than 0 and at most {_LONGEST_SECONDS / 3600:g} hours")
     return seconds

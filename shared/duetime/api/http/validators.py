@@ -20,7 +20,7 @@ from duetime.domain.api_keys import MAX_KEY_SECONDS
 from duetime.domain.retry import RetryPolicy, parse_retry_policy
 from duetime.domain.secrets import MAX_OVERLAP_SECONDS
 from duetime.domain.targets import is_arn, parse_arn
-from duetime.domain.times import parse_duration, parse_instant
+from duetime.domain.times import parse_duration, parse_instant, read_seconds
 
 MAX_URL_CHARACTERS = 2048
 MAX_HEADERS = 32
@@ -87,15 +87,15 @@ def duration_seconds(value: Any) -> float:
 
 
 def overlap_seconds(value: Any) -> float:
-    seconds = parse_duration(value)
-    if seconds > MAX_OVERLAP_SECONDS:
-        raise ValueError(f"must be at most {MAX_OVERLAP_SECONDS / 86_400:.0f} days")
+    seconds = read_seconds(value)
+    if not 0 <= seconds <= MAX_OVERLAP_SECONDS:
+        raise ValueError(f"must lie between 0 and {MAX_OVERLAP_SECONDS / 86_400:.0f} days")
     return seconds
 
 
 def key_seconds(value: Any) -> float:
     """Return how long an API key is to be valid."""
-    seconds = parse_duration(value)
+    seconds = read_seconds(value)
     if not 0 < seconds <= MAX_KEY_SECONDS:
         raise ValueError(f"must be more than 0 and at most {MAX_KEY_SECONDS / 86_400:.0f} days")
     return seconds
