@@ -280,7 +280,7 @@ def revision_header(revision: int | None) -> dict[str, str]:
 def segment(name: str, value: str) -> str:
     """Return a segment of a path. ``name`` is that of the argument."""
     if not isinstance(value, str) or value in ("", ".", ".."):
-        raise InvalidArgument(f"{name}: must be a text, and not empty")
+        raise InvalidArgument(f'{name}: must be a text, and neither empty nor "." or ".."')
     return quote(value, safe="", errors="replace")
 
 

@@ -137,14 +137,14 @@ def path(template: str, *segments: str) -> str:
     """Fill encoded ``segments`` into the ``{}`` of ``template``."""
     from duetime_client.requests import segment
 
-    return template.replace("{tenant}", "{{tenant}}").format(*(segment("an argument", each) for each in segments))
+    return template.replace("{tenant}", "{{tenant}}").format(*(segment("a name or an id", each) for each in segments))
 
 
 def item_path(namespace: str, items: str, item_id: str, action: str = "") -> str:
     """Return the path of one of ``items``, timers or schedules, whose id may have any characters."""
     from duetime_client.requests import id_segment
 
-    return path("/v1/namespaces/{}/", namespace) + f"{items}/{id_segment('an argument', item_id)}{action}"
+    return path("/v1/namespaces/{}/", namespace) + f"{items}/{id_segment('the id', item_id)}{action}"
 
 
 def on_server(*operations: str, tenant: bool = False) -> Callable[[F], F]:

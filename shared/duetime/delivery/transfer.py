@@ -202,7 +202,8 @@ class Transfer:
         if code == pycurl.E_UNSUPPORTED_PROTOCOL and not self._getinfo(pycurl.REQUEST_SIZE):
             error = TransportError.REFUSED_URL  # after a request it means a response that is not HTTP/1
         # libcurl says nothing of a line that is too long for it, for example.
-        return error_result(self.key, error, message or f"libcurl gave up with error {code}", self._seconds())
+        message = message or f"the response cannot be read as HTTP (libcurl's error {code})"
+        return error_result(self.key, error, message, self._seconds())
 
     def release(self) -> None:
         """Forget the response, and a large body, before the handle waits for its next callback."""

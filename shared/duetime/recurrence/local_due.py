@@ -61,5 +61,5 @@ def due_at(due: LocalDue, dst: Dst = Dst.ONCE) -> datetime:
         if isinstance(at, datetime):
             return check_range(at + due.delay_ms * MILLISECOND)
     except (OverflowError, ValueError):
-        raise InvalidInput("localTime", "must lie in the years 1970 to 9999") from None
+        raise InvalidInput("localTime", "must lie in the years 1970 to 9999 of UTC") from None
     raise InvalidInput("localTime", f"does not exist in {due.time_zone}: clocks go from {at.start} to {at.end}")

@@ -124,7 +124,7 @@ def test_filters_are_looked_at_before_the_first_page(duetime: Any) -> None:
 @pytest.mark.parametrize("name", ["", ".", ".."])
 def test_a_path_is_not_left(duetime: Any, name: str) -> None:
     for use in (duetime.timers, duetime.service_calls.get, duetime.namespaces.get, duetime.api_keys.delete):
-        with pytest.raises(InvalidArgument, match="not empty"):
+        with pytest.raises(InvalidArgument, match="neither empty"):
             use(name)
 
 
