@@ -25,6 +25,7 @@ from duetime_client.values import (
     instant,
     members,
     of_type,
+    one_or_more,
     payload,
     plain,
     policy,
@@ -60,7 +61,10 @@ def _table(model: type) -> dict[str, tuple[str, Encoder]]:
 def _encoder(field: Field[Any], hint: Any) -> Encoder:
     if "unit" in field.metadata:
         return whole_seconds
-    kind = get_args(hint)[0] if get_origin(hint) is UnionType else hint
+    kinds = get_args(hint) if get_origin(hint) is UnionType else (hint,)
+    kind = kinds[0]
+    if get_origin(kind) is tuple and str in kinds:
+        return one_or_more
     return _BY_TYPE.get(get_origin(kind) or kind, plain)
 
 

@@ -100,15 +100,15 @@ class NewSchedule(NewCallback):
     """
 
     service_call: NewServiceCall | None = None
-    cron: tuple[str, ...] | list[str] = ()
+    cron: tuple[str, ...] | list[str] | str = ()
     every: timedelta | None = None
-    rrule: tuple[str, ...] | list[str] = ()
+    rrule: tuple[str, ...] | list[str] | str = ()
     time_zone: str | None = None
     anchor: datetime | None = None
     dst: Dst | str | None = None
     start_at: datetime | None = None
     end_at: datetime | None = None
-    exclude: tuple[str, ...] | list[str] = ()
+    exclude: tuple[str, ...] | list[str] | str = ()
     calendar: str | None = None
     day_off: DayOff | str | None = None
     jitter: timedelta | None = None
@@ -140,9 +140,9 @@ class ScheduleChange(CallbackArguments, TimingArguments, total=False):
     """What is to be changed of a schedule, as arguments: what is not given stays, None clears."""
 
     service_call: NewServiceCall
-    cron: tuple[str, ...] | list[str] | None
-    rrule: tuple[str, ...] | list[str] | None
-    exclude: tuple[str, ...] | list[str] | None
+    cron: tuple[str, ...] | list[str] | str | None
+    rrule: tuple[str, ...] | list[str] | str | None
+    exclude: tuple[str, ...] | list[str] | str | None
     misfire: ScheduleMisfire | str | None
     catch_up: timedelta | None
     overlap: Overlap | str | None

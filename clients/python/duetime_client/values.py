@@ -125,6 +125,10 @@ def texts(name: str, value: Any) -> list[str]:
     return [str(item) for item in value]
 
 
+def one_or_more(name: str, value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else texts(name, value)
+
+
 def headers(name: str, value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise InvalidArgument(f"{name}: must be a mapping of names to values")

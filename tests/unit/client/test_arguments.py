@@ -19,6 +19,7 @@ from duetime_client import (
     Retries,
     RetryPolicy,
 )
+from duetime_client.bodies import SCHEDULE, patch, schedule_body
 from tests.support.clients import FORMS, connecting
 
 URL = "http://receiver.test/hook"
@@ -99,6 +100,21 @@ def test_of_many_the_one_that_is_wrong_is_named(duetime: Any) -> None:
 def test_a_schedule_is_given_as_the_model(duetime: Any) -> None:
     with pytest.raises(InvalidArgument, match="schedule: must be a NewSchedule"):
         duetime.schedules.create("default", {"every": "1h"})
+
+
+def test_one_expression_may_be_given_without_a_list() -> None:
+    one, several = (
+        schedule_body(NewSchedule(cron=cron, rrule=rrule, exclude=exclude), id="s")
+        for cron, rrule, exclude in (
+            ("@daily", "FREQ=DAILY", "2026-12-25"),
+            (("@daily",), ["FREQ=DAILY"], ("2026-12-25",)),
+        )
+    )
+    assert one == several
+    assert (one["cron"], one["rrule"], one["exclude"]) == (["@daily"], ["FREQ=DAILY"], ["2026-12-25"])
+    assert patch(SCHEDULE, cron="@daily", rrule=None) == {"cron": ["@daily"], "rrule": None}
+    with pytest.raises(InvalidArgument, match="cron: must be several texts"):
+        schedule_body(NewSchedule(cron=5), id="s")  # type: ignore[arg-type]
 
 
 def test_a_schedule_submits_a_service_call_of_the_model(duetime: Any) -> None:

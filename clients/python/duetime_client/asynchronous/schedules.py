@@ -244,9 +244,9 @@ class AsyncSchedules:
         """
         body = bodies.body(
             bodies.TIMING,
-            cron=_one_or_more(cron),
-            rrule=_one_or_more(rrule),
-            exclude=_one_or_more(exclude),
+            cron=cron,
+            rrule=rrule,
+            exclude=exclude,
             from_at=from_at,
             count=count,
             schedule_id=schedule_id,
@@ -259,7 +259,3 @@ class AsyncSchedules:
 def _path(namespace: str, schedule_id: str | None = None) -> str:
     path = f"/v1/namespaces/{segment('namespace', namespace)}/schedules"
     return path if schedule_id is None else f"{path}/{id_segment('schedule_id', schedule_id)}"
-
-
-def _one_or_more(texts: str | Sequence[str]) -> Sequence[str] | None:
-    return (texts,) if isinstance(texts, str) else texts or None
