@@ -13,7 +13,7 @@ from duetime import __version__
 from duetime.cli.cost.command import cost
 from duetime.cli.doctor.command import doctor
 from duetime.cli.moving.apply import apply
-from duetime.cli.options import LOGS, HeadedCommand, load, settings_options
+from duetime.cli.options import LOGS, Group, HeadedCommand, load, settings_options
 from duetime.cli.resources.calendars import calendars
 from duetime.cli.resources.calls import calls
 from duetime.cli.resources.keys import keys
@@ -36,6 +36,7 @@ _EVENTS = ("event_publishers", "event_bus", "event_retention_seconds")
 
 
 @click.group(
+    cls=Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog=f"Stores. {levels_in_words()} See docs/stores.md.",
 )

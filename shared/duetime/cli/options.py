@@ -36,7 +36,23 @@ _HEADINGS = {
 """Beginnings of the names of settings under each heading; all others are plain options."""
 
 
-class HeadedCommand(click.Command):
+class Command(click.Command):
+    """A command that refuses an option given twice that takes one value, in place of ignoring the first one."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        _, _, given = self.make_parser(ctx).parse_args([*args])
+        for each in given:
+            if isinstance(each, click.Option) and not (each.multiple or each.is_flag) and given.count(each) > 1:
+                raise click.UsageError(f"Option '{each.opts[-1]}' is given twice.", ctx)
+        return super().parse_args(ctx, args)
+
+
+class Group(click.Group):
+    command_class = Command
+    group_class = type
+
+
+class HeadedCommand(Command):
     """A command with so many settings that its help has them under headings."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import click
 
+from duetime.cli.options import Command
 from duetime.cli.remote import Remote, json_option, limit_option, on_server
 from duetime.cli.tables import show_item, show_items, show_lines
 
@@ -21,7 +22,7 @@ _SHARD_COLUMNS = {
 }
 
 
-@click.command()
+@click.command(cls=Command)
 @json_option
 @on_server("getHealth")
 def health(*, remote: Remote, as_json: bool) -> int:
@@ -36,7 +37,7 @@ def health(*, remote: Remote, as_json: bool) -> int:
     return 0 if found.is_ok else 1
 
 
-@click.command()
+@click.command(cls=Command)
 @limit_option
 @json_option
 @on_server("listShards")
@@ -45,7 +46,7 @@ def shards(*, remote: Remote, limit: int, as_json: bool) -> None:
     show_items(remote.items("/v1/shards", limit=limit), _SHARD_COLUMNS, as_json=as_json, limit=limit)
 
 
-@click.command()
+@click.command(cls=Command)
 @json_option
 @on_server("getPrincipal")
 def whoami(*, remote: Remote, as_json: bool) -> None:
@@ -57,7 +58,7 @@ def whoami(*, remote: Remote, as_json: bool) -> None:
         click.echo("the server requires no API key")
 
 
-@click.command()
+@click.command(cls=Command)
 @on_server("getOpenApi")
 def openapi(*, remote: Remote) -> None:
     """Print the OpenAPI document of the server."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from duetime.cli.options import LOGS, load, settings_options
+from duetime.cli.options import LOGS, Command, load, settings_options
 from duetime.runtime.tuning import LocalKeySettings, StoreSettings
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ _RUNNING = click.option(
 )
 
 
-@click.command("export", short_help="Export all that a store holds to a file.")
+@click.command("export", cls=Command, short_help="Export all that a store holds to a file.")
 @settings_options(StoreSettings, "store")
 @click.option("--output", required=True, metavar="FILE", help='File to write, "-" for standard output.')
 @click.option("--resume", is_flag=True, help="Continue an interrupted export to FILE.")
@@ -101,7 +101,7 @@ def export_store(*, output: str, resume: bool, allow_running: bool, shows_progre
     return LEFT_OUT if "unreadable" in totals.shown_counts() else 0
 
 
-@click.command("import", short_help="Load an exported file into another store.")
+@click.command("import", cls=Command, short_help="Load an exported file into another store.")
 @settings_options(LocalKeySettings, "store")
 @click.option("--input", "input_", required=True, metavar="FILE", help='File to read, "-" for standard input.')
 @click.option("--dry-run", is_flag=True, help="Check the file and the store; write nothing.")

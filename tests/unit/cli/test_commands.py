@@ -5,6 +5,7 @@ import json
 import re
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from duetime.api.documents.openapi import openapi_document
 from duetime.api.routes import all_routes
 from duetime.cli.app import app
 from duetime.cli.main import run
+from duetime.cli.options import Command, HeadedCommand
 from duetime.runtime.settings import LocalSettings, WorkerSettings, option, variable
 from duetime.runtime.tuning import StoreSettings
 
@@ -128,6 +130,18 @@ def test_the_options_of_a_setting_name_its_variable_and_default(command: str, mo
         assert f"env: {variable(str(name))}]" in (parameter.help or "")
 
 
+def _leaves(group: click.Group) -> Iterator[click.Command]:
+    for command in group.commands.values():
+        if isinstance(command, click.Group):
+            yield from _leaves(command)
+        else:
+            yield command
+
+
+def test_no_command_ignores_the_first_of_two_values() -> None:
+    assert {type(command) for command in _leaves(app)} == {Command, HeadedCommand}
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -155,6 +169,10 @@ def test_the_options_of_a_setting_name_its_variable_and_default(command: str, mo
         ),
         (["timers", "create", "default", "http://x", "--payload", "{"], "'--payload': is not JSON"),
         (["timers", "list", "default", "--limit", "0"], "'--limit'"),
+        (["timers", "list", "default", "--tag", "a", "--tag=b"], "'--tag' is given twice"),
+        (["webhook", "secrets", "create", "--overlap", "1h", "--overlap", "1h"], "'--overlap' is given twice"),
+        (["apply", "-f", "a.yaml", "--file", "b.yaml"], "'--file' is given twice"),
+        (["serve", "--port", "1", "--port", "2"], "'--port' is given twice"),
     ],
 )
 def test_a_usage_error_is_one_line_and_exit_code_2(

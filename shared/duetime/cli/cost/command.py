@@ -16,6 +16,7 @@ from duetime.cli.cost.others import OTHERS
 from duetime.cli.cost.prices import PricesInvalid, PriceTable, read_prices, shipped_text
 from duetime.cli.cost.stack import HOSTS, TARGETS, cheaper_at, lambda_pollers, stack
 from duetime.cli.cost.workload import HOURS, Workload
+from duetime.cli.options import Command
 from duetime.cli.tables import show_table
 from duetime.cli.values import choice, options
 
@@ -70,7 +71,7 @@ _workload_options = options(
 )
 
 
-@click.command(short_help="Compute what the AWS stack costs a month.")
+@click.command(cls=Command, short_help="Compute what the AWS stack costs a month.")
 @_workload_options
 @click.option("--free-tier", is_flag=True, help="Subtract what each account has free for ever.")
 @click.option(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from duetime.cli.options import Command
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from duetime.runtime.deployed.stack import Stack
 
 
-@click.command(short_help="Look at a stack on AWS, and say what is wrong.")
+@click.command(cls=Command, short_help="Look at a stack on AWS, and say what is wrong.")
 @click.option("--aws", "name", metavar="STACK", required=True, help="Name of the CloudFormation stack.")
 @click.option("--region", help="AWS region.  [default: that of the AWS configuration]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

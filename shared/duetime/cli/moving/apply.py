@@ -9,6 +9,7 @@ from typing import IO, Any, Final
 import click
 
 from duetime.cli.moving.plan import Action, Planner, Step, carry_out_all, told
+from duetime.cli.options import Command
 from duetime.cli.remote import Remote, json_option, on_server
 from duetime.cli.resources.calendars import settle
 from duetime.cli.tables import printable
@@ -19,7 +20,7 @@ _CALENDARS, _NAMESPACES, _SCHEDULES = "calendars", "namespaces", "schedules"
 _DONE: Final = {Action.CREATE: "created", Action.CHANGE: "changed", Action.DELETE: "deleted"}
 
 
-@click.command(short_help="Make calendars, namespaces and schedules be as in a file.")
+@click.command(cls=Command, short_help="Make calendars, namespaces and schedules be as in a file.")
 @click.option("-f", "--file", type=click.File(encoding="utf-8"), required=True, help='YAML or JSON; "-": from stdin.')
 @click.option("--prune", is_flag=True, help="Delete schedules of the file's namespaces that are not in the file.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done; change nothing.")

@@ -11,6 +11,7 @@ from duetime.cli.moving.crontab import Crontab
 from duetime.cli.moving.eventbridge import read_schedules
 from duetime.cli.moving.found import Found
 from duetime.cli.moving.plan import Action, Planner, Step, carry_out_all, told
+from duetime.cli.options import Command
 from duetime.cli.remote import Remote, json_option, on_server, path
 from duetime.cli.tables import printable
 from duetime.cli.values import choice
@@ -20,7 +21,7 @@ LEFT_OUT: Final = 3
 _AWS, _CRONTAB, _SYSTEM_CRONTAB = "aws", "crontab", "system-crontab"
 
 
-@click.command("import", short_help="Create schedules from a crontab, or from AWS.")
+@click.command("import", cls=Command, short_help="Create schedules from a crontab, or from AWS.")
 @click.argument("namespace")
 @click.argument("file", type=click.File(encoding="utf-8-sig"), default="-")
 @click.option(

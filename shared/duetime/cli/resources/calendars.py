@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from duetime.cli.options import Group
 from duetime.cli.remote import Remote, if_revision_option, json_option, on_server, path
 from duetime.cli.tables import show_item, show_items
 from duetime.cli.values import choice, options
@@ -36,7 +37,7 @@ _put_options = options(
 )
 
 
-@click.group(short_help="Set and show calendars, which know business days.")
+@click.group(cls=Group, short_help="Set and show calendars, which know business days.")
 def calendars() -> None:
     """Set and show calendars. Schedules that name one occur on its business days.
 

@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from duetime.cli.options import Group
 from duetime.cli.remote import Remote, checked, given, if_revision_option, json_option, limit_option, on_server, path
 from duetime.cli.resources.batches import act_on_lines, make_of_lines
 from duetime.cli.values import Json, aimed, choice, headers_option, options, read_stdin, tags_option
@@ -40,7 +41,7 @@ _request_options = options(
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def calls() -> None:
     """Submit, list, change, cancel and rerun service calls.
 

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 import click
 
+from duetime.cli.options import Group
 from duetime.cli.remote import Remote, json_option, on_server
 from duetime.cli.tables import show_items
 from duetime.cli.values import Duration, Instant, choice
@@ -15,12 +16,12 @@ _COLUMNS = {
     "ID": "id",
     "ROLE": lambda key: key["role"] or "(cannot be read)",
     "CREATED": "createdAt",
-    "VALID UNTIL": lambda key: key["expiresAt"] or "deleted",
+    "VALID UNTIL": lambda key: key["expiresAt"],
     "NAME": "name",
 }
 
 
-@click.group(short_help="Create, list and delete API keys.")
+@click.group(cls=Group, short_help="Create, list and delete API keys.")
 def keys() -> None:
     """Create, list and delete the API keys that `duetime serve --auth` and the HTTP API on AWS require.
 

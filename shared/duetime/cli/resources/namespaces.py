@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
+from duetime.cli.options import Group
 from duetime.cli.remote import (
     Remote,
     given,
@@ -67,7 +68,7 @@ _settings_options = options(
 )
 
 
-@click.group(short_help="Create, change, pause, reshard and redrive namespaces.")
+@click.group(cls=Group, short_help="Create, change, pause, reshard and redrive namespaces.")
 def namespaces() -> None:
     """Create namespaces, change their settings and shards, pause them, redrive their failed timers.
 

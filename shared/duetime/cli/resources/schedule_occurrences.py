@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from duetime.cli.options import Command
 from duetime.cli.remote import Remote, item_path, json_option, on_server
 from duetime.cli.tables import show_items
 from duetime.cli.values import Duration, Instant, choice, options
@@ -56,7 +57,7 @@ def schedule_path(namespace: str, schedule_id: str, rest: str = "") -> str:
     return item_path(namespace, "schedules", schedule_id, rest)
 
 
-@click.command(short_help="Show past and coming occurrences.")
+@click.command(cls=Command, short_help="Show past and coming occurrences.")
 @schedule_arguments
 @click.option("--from", "from_at", type=Instant(), help="Only what is scheduled then or later.")
 @click.option(
@@ -78,7 +79,7 @@ def occurrences(*, remote: Remote, namespace: str, schedule_id: str, from_at: An
     show_items(found["coming"], _COLUMNS, as_json=False)
 
 
-@click.command("next", short_help="Show when a schedule occurs next.")
+@click.command("next", cls=Command, short_help="Show when a schedule occurs next.")
 @schedule_arguments
 @click.option("--count", type=click.IntRange(1, 100), default=10, show_default=True, help="Occurrences to show.")
 @json_option
@@ -91,7 +92,7 @@ def next_ones(*, remote: Remote, namespace: str, schedule_id: str, count: int, a
     show_items(response.json()["coming"], _COLUMNS, as_json=as_json)
 
 
-@click.command(short_help="Show when a schedule would occur.")
+@click.command(cls=Command, short_help="Show when a schedule would occur.")
 @timing_options
 @click.option("--from", "from_at", type=Instant(), help="The first occurrence is then or later.  [default: now]")
 @click.option("--count", type=click.IntRange(1, 100), default=10, show_default=True, help="Occurrences to show.")

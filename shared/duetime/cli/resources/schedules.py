@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from duetime.cli.moving.importing import import_schedules
+from duetime.cli.options import Group
 from duetime.cli.remote import (
     CLEARED,
     Remote,
@@ -88,7 +89,7 @@ _filter_options = options(
 )
 
 
-@click.group(short_help="Create, list, pause, trigger and preview schedules.")
+@click.group(cls=Group, short_help="Create, list, pause, trigger and preview schedules.")
 def schedules() -> None:
     """Create, list, pause, trigger and preview schedules: cron expressions, intervals and rules, in a time zone.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from duetime.cli.options import Group
 from duetime.cli.remote import Remote, json_option, on_server, path
 from duetime.cli.tables import show_items
 from duetime.cli.values import Duration, options, read_stdin
@@ -27,7 +28,7 @@ create_options = options(
 )
 
 
-@click.group(short_help="Create, rotate, list and delete signing secrets.")
+@click.group(cls=Group, short_help="Create, rotate, list and delete signing secrets.")
 def secrets() -> None:
     """Create, rotate, list and delete the secrets that sign callbacks.
 

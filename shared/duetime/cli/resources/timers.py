@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from duetime.cli.options import Group
 from duetime.cli.remote import (
     CLEARED,
     Remote,
@@ -109,7 +110,7 @@ def escalate_option(command: F) -> F:
     return option(run)  # type: ignore[return-value]
 
 
-@click.group()
+@click.group(cls=Group)
 def timers() -> None:
     """Create, list, change, cancel, remove and redrive timers.
 

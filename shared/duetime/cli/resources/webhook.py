@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from duetime.cli.options import Group
 from duetime.cli.remote import Remote, if_revision_option, json_option, limit_option, on_server, path
 from duetime.cli.resources.namespaces import Progress, show_redriven
 from duetime.cli.resources.signing_secrets import create_options, show_created, show_secrets
@@ -25,7 +26,7 @@ _COLUMNS = {
 }
 
 
-@click.group(short_help="Set the event webhook; see its deliveries.")
+@click.group(cls=Group, short_help="Set the event webhook; see its deliveries.")
 def webhook() -> None:
     """Set the webhook that receives the events of service calls, and see its deliveries.
 
