@@ -44,15 +44,15 @@ class Deletion:
 
 
 def paused(access: NamespaceAccess, name: str, *, reason: str | None, wanted: Revisions | None = None) -> Namespace:
-    """Pause a namespace: nothing of it is fired from now on. One that is paused already stays so since then.
+    """Pause a namespace: nothing of it is fired from now on. One that is paused stays as it is, with its reason.
 
     Raises ``NamespaceNotFound`` and ``NamespaceDeleting``.
     """
 
     def change(namespace: Namespace) -> Namespace:
         check_revision(namespace, wanted)
-        since = access.now if namespace.settings.pause is None else namespace.settings.pause.at
-        return with_settings(kept(namespace), pause=Pause(since, reason))
+        is_paused = kept(namespace).settings.pause is not None
+        return namespace if is_paused else with_settings(namespace, pause=Pause(access.now, reason))
 
     return _logged({"action": "namespace.paused"}, access.change(name, change), access)
 

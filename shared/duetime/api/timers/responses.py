@@ -64,7 +64,7 @@ def callback_fields(timer: Timer) -> dict[str, Any]:
 class TimerResponse(CallbackResponse):
     state: TimerState
     revision: Annotated[int, Meta(ge=1, description="counts changes; the ETag is this number in quotes")]
-    attempts: Annotated[int, Meta(ge=0, description="attempts of the present firing")]
+    attempts: Annotated[int, Meta(ge=0, description="attempts of the present firing that have ended")]
     execute_at: Annotated[Instant, Meta(description="the due time that was asked for")]
     local_time: Annotated[
         str | None,
