@@ -112,9 +112,9 @@ aws-local: $(VENV)/.dev-installed $(TOOLS) ## Deploy to an emulator on this mach
 	$(BIN)/python -m scripts.aws_local
 
 # `sam build` makes build-<logical id> for each function and layer, in the root of the repository.
-.PHONY: build-SharedLayer build-TimersApi build-ServiceCallsApi build-Poller build-Outbox
-build-SharedLayer:
-	$(BUILD_PYTHON) scripts/build_layer.py --out "$(ARTIFACTS_DIR)" --runtime $(RUNTIME) --architecture $(ARCH) \
+.PHONY: build-SharedLayer build-SenderLayer build-TimersApi build-ServiceCallsApi build-Poller build-Outbox
+build-SharedLayer build-SenderLayer:
+	$(BUILD_PYTHON) scripts/build_layer.py $(@:build-%=%) --out "$(ARTIFACTS_DIR)" --runtime $(RUNTIME) --architecture $(ARCH) \
 	  --build-for $(BUILD_FOR) $(if $(RUNTIME_PYTHON),--runtime-python $(RUNTIME_PYTHON)) \
 	  $(if $(ALLOW_NO_BYTECODE),--allow-no-bytecode)
 build-TimersApi:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import shutil
 import statistics
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,12 +44,12 @@ class Subject:
     """A function, and the event that starts it. A poller that has no time left answers at once."""
 
     code: Path
-    layer: Path | None
+    layers: Sequence[Path]
     event: dict[str, Any]
     deadline_seconds: float = 30.0
 
     def start_seconds(self, environment: Mapping[str, str]) -> float:
-        with LambdaFunction(self.code, layer=self.layer, environment=environment) as function:
+        with LambdaFunction(self.code, layers=self.layers, environment=environment) as function:
             _, answered_at = function.timed_invoke(self.event, deadline_seconds=self.deadline_seconds)
             return answered_at - function.started_at
 
@@ -64,12 +64,12 @@ def subjects(scratch: Path) -> dict[str, Subject]:
     request, calls, shards, schedule = map(read_event, names)
     (bare / "handler.py").write_text(BARE)
     return {
-        "bare": Subject(bare, None, request),
-        "timers_api": Subject(built / "TimersApi", layer, request),
-        "timers_api, no bytecode": Subject(built / "TimersApi", sources, request),
-        "service_calls_api": Subject(built / "ServiceCallsApi", layer, calls),
-        "poller": Subject(built / "Poller", layer, shards, deadline_seconds=0.0),
-        "outbox": Subject(built / "Outbox", layer, schedule),
+        "bare": Subject(bare, [], request),
+        "timers_api": Subject(built / "TimersApi", [layer], request),
+        "timers_api, no bytecode": Subject(built / "TimersApi", [sources], request),
+        "service_calls_api": Subject(built / "ServiceCallsApi", [layer], calls),
+        "poller": Subject(built / "Poller", [layer, built / "SenderLayer"], shards, deadline_seconds=0.0),
+        "outbox": Subject(built / "Outbox", [layer], schedule),
     }
 
 

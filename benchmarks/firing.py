@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import threading
 import time
@@ -24,6 +25,7 @@ from typing import Any
 from benchmarks.figures import note, parser, show
 from benchmarks.receiver import Receiver
 from benchmarks.service import Service, rfc3339, running
+from duetime.app.tzdata_release import PASSES, TZDATA_SHARD
 from duetime.delivery.curl import CurlSender
 from duetime.delivery.egress import LOOPBACK, EgressPolicy
 from duetime.delivery.port import Callback, CallbackResult
@@ -31,6 +33,7 @@ from duetime.delivery.sender_thread import SenderThread
 from duetime.delivery.settings import SenderSettings
 from duetime.domain.timers import TimerContent, content_digest, new_timer
 from duetime.engine.settings import EngineSettings
+from duetime.recurrence import zones
 from duetime.runtime.ids import new_id
 from duetime.stores.open import open_store
 from duetime.stores.port.timers import PutMode
@@ -46,6 +49,9 @@ def store_pending(store_url: str, number: int, *, first: int = 0, payload_json: 
     store.initialise()
     now = datetime.now(UTC).replace(microsecond=0)
     namespace, _ = store.catalogue.create_namespace("default", num_shards=16, dedicated=False, now=now)
+    # As if a server had run here: nothing is to be computed by new rules of time zones.
+    computed = json.dumps({"release": zones.VERSION, "passes": PASSES})
+    store.leases.claim([TZDATA_SHARD], "benchmark", lease_seconds=0.001, metadata=computed, now=now)
     for start in range(first, number, _BATCH):
         batch = []
         for index in range(start, min(start + _BATCH, number)):

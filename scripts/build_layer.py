@@ -1,4 +1,4 @@
-"""Build the Lambda layer: the hashed requirements and the package, with compiled bytecode.
+"""Build a Lambda layer: hashed requirements and, in ``SharedLayer``, the package, with compiled bytecode.
 
 `sam build` calls this through the Makefile. It needs only the standard library and pip. Wheels are chosen for the
 runtime's platform, whatever this machine is, and every one of them is checked against its hash.
@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -32,6 +33,8 @@ RUNTIME_GLIBC = (2, 34)
 _ELF_MACHINES = {"arm64": 0xB7, "x86_64": 0x3E}
 _GLIBC_VERSION = re.compile(rb"\0GLIBC_(\d+)\.(\d+)")
 
+OF_SENDER = ("pycurl",)
+"""The requirements of ``SenderLayer``. All others are those of ``SharedLayer``, which every function has."""
 NEVER_LOADED = (
     "aws_lambda_powertools/event_handler",
     "aws_lambda_powertools/utilities/auth_alpha",
@@ -73,13 +76,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     packages = options.out.resolve() / "python"
     try:
-        _install(packages, [] if is_local else platform_options(version, options.architecture))
+        _install(packages, options.layer, [] if is_local else platform_options(version, options.architecture))
     except subprocess.CalledProcessError as error:
         print(f"build_layer: pip could not fill the layer (exit code {error.returncode})", file=sys.stderr)
         return 1
-    shutil.copytree(PACKAGE, packages / "duetime", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in NEVER_LOADED:
-        shutil.rmtree(packages / name)
+    if options.layer == "SharedLayer":
+        shutil.copytree(PACKAGE, packages / "duetime", ignore=shutil.ignore_patterns("__pycache__"))
+        for name in NEVER_LOADED:
+            shutil.rmtree(packages / name)
     if not is_local and (faults := list(library_faults(packages, options.architecture))):
         print("build_layer: Lambda cannot load " + "; ".join(faults), file=sys.stderr)
         return 1
@@ -89,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     size_mb = sum(path.stat().st_size for path in packages.rglob("*") if path.is_file()) / 1e6
     bytecode = "with" if compiler is not None else "WITHOUT"
     # On standard output: SAM shows nothing else of a build that succeeds.
-    print(f"build_layer: layer for python{version}, {target}, {size_mb:.1f} MB, {bytecode} bytecode")
+    print(f"build_layer: {options.layer} for python{version}, {target}, {size_mb:.1f} MB, {bytecode} bytecode")
     return 0
 
 
@@ -142,11 +146,20 @@ def _candidates(version: str, preferred: str | None) -> Iterator[str]:
         yield found
 
 
-def _install(packages: Path, platform: list[str]) -> None:
+def requirements_of(layer: str) -> str:
+    """Return the hashed requirements of a layer."""
+    of_each = re.split(r"\n(?=[a-z])", REQUIREMENTS.read_text())
+    return "\n".join(each for each in of_each if each.startswith(OF_SENDER) == (layer == "SenderLayer"))
+
+
+def _install(packages: Path, layer: str, platform: list[str]) -> None:
     shutil.rmtree(packages, ignore_errors=True)
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     command += ["--require-hashes", "--only-binary=:all:", "--target", str(packages), *platform]
-    subprocess.run([*command, "--requirement", str(REQUIREMENTS)], check=True)
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write(requirements_of(layer))
+        file.flush()
+        subprocess.run([*command, "--requirement", file.name], check=True)
     shutil.rmtree(packages / "bin", ignore_errors=True)  # console scripts, with this machine's interpreter in them
 
 
@@ -158,7 +171,8 @@ def _compile(packages: Path, python: str) -> None:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Build the Lambda layer.")
+    parser = argparse.ArgumentParser(description="Build a Lambda layer.")
+    parser.add_argument("layer", choices=["SharedLayer", "SenderLayer"], help="its name in the template")
     parser.add_argument("--out", required=True, type=Path, help="the layer's directory; python/ is made in it")
     parser.add_argument("--runtime", default="python3.13", help="python3.x of the Lambda runtime")
     parser.add_argument("--architecture", default="arm64", choices=sorted(_MACHINES))

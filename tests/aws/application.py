@@ -61,6 +61,11 @@ class Template:
         resources = self.translated["Resources"].items()
         return {name: resource["Properties"] for name, resource in resources if resource["Type"] == kind}
 
+    def layers_of(self, function: str) -> list[str]:
+        """Names of the layers of a function, as the source has them."""
+        own = self.source["Resources"][function]["Properties"].get("Layers", [])
+        return [each["Ref"] for each in [*self.source["Globals"]["Function"]["Layers"], *own]]
+
 
 class Account:
     """A table on the emulator, and what the functions that use it asked of DynamoDB."""
@@ -109,8 +114,8 @@ class Account:
     def running(self, function: str, **variables: str) -> Iterator[LambdaFunction]:
         environment = self.environment(function) | variables
         handler = self._properties(function)["Handler"]
-        code, layer = self._built / function, self._built / "SharedLayer"
-        with LambdaFunction(code, layer=layer, environment=environment, handler=handler) as running:
+        code, *layers = (self._built / name for name in (function, *self._template.layers_of(function)))
+        with LambdaFunction(code, layers=layers, environment=environment, handler=handler) as running:
             yield running
 
 

@@ -59,8 +59,20 @@ def test_the_layer_leaves_out_what_no_function_imports(built: Path) -> None:
     assert all(name.startswith("duetime.stores.backends.") for name in importers["duetime/stores/open.py"])
 
 
+def test_each_layer_has_less_than_25_megabytes_and_libcurl_is_the_pollers_alone(
+    built: Path, template: Template
+) -> None:
+    """Unzipped, with bytecode. What this machine's wheels take, those of Lambda take within some percent."""
+    for layer in ("SharedLayer", "SenderLayer"):
+        files = [path for path in (built / layer).rglob("*") if path.is_file()]
+        assert sum(path.stat().st_size for path in files) < 25_000_000, layer
+    assert not list((built / "SharedLayer").rglob("*pycurl*"))
+    functions = template.of_type("AWS::Lambda::Function")
+    assert [name for name in functions if "SenderLayer" in template.layers_of(name)] == ["Poller"]
+
+
 def test_a_layer_without_bytecode_must_be_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--out", str(tmp_path), "--runtime", "python3.99", "--runtime-python", sys.executable]
+    options = ["SharedLayer", "--out", str(tmp_path), "--runtime", "python3.99", "--runtime-python", sys.executable]
 
     assert main(options) == 1
     assert "ALLOW_NO_BYTECODE=1" in capsys.readouterr().err
@@ -101,11 +113,11 @@ def test_a_library_that_lambda_cannot_load_is_found(tmp_path: Path) -> None:
 
 
 def test_the_versions_that_a_library_needs_are_those_that_readelf_names(built: Path) -> None:
-    """Of the libraries of this machine's layer, which are the same packages."""
+    """Of the libraries of this machine's layers, which are the same packages."""
     readelf = shutil.which("readelf")
     if readelf is None:
         pytest.skip("no readelf on this machine")
-    for path in (built / "SharedLayer" / "python").rglob("*.so*"):
+    for path in built.glob("*Layer/**/*.so*"):
         shown = subprocess.run([readelf, "-V", "-W", path], check=True, capture_output=True, text=True).stdout
         named = {tuple(map(int, version)) for version in re.findall(r"Name: GLIBC_(\d+)\.(\d+)", shown)}
         assert newest_glibc(path.read_bytes()) == max(named, default=(0, 0)), path
@@ -137,11 +149,12 @@ def test_wheels_are_those_of_the_runtime(architecture: str, machine: str) -> Non
 
 
 def test_make_builds_for_what_the_template_deploys_by_default(template: Template) -> None:
-    command = ["make", "--silent", "--dry-run", "build-SharedLayer", "ARTIFACTS_DIR=out"]
+    command = ["make", "--silent", "--dry-run", "build-SenderLayer", "ARTIFACTS_DIR=out"]
     environment = {"PATH": os.environ["PATH"]}  # not what the `make test` around this was told
     planned = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout
 
     parameters = template.source["Parameters"]
+    assert "build_layer.py SenderLayer " in planned
     assert f"--runtime {parameters['Runtime']['Default']} " in planned
     assert f"--architecture {parameters['Architecture']['Default']} " in planned
     assert "--build-for lambda" in planned

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -16,9 +16,14 @@ from urllib.parse import unquote
 import pytest
 
 from duetime.app.api_keys import create_key
+from duetime.domain.ids import schedule_timer_id
+from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.principals import Role
+from duetime.domain.schedule_timers import standing_at
+from duetime.domain.schedules import Occurrence
 from duetime.domain.service_calls import CallStatus
+from duetime.domain.timers import Timer, TimerChange
 from duetime.runtime.clock import SystemClock
 from duetime.stores.core.store import Store
 from duetime.stores.port.calls import CallRef
@@ -317,8 +322,15 @@ def test_the_poller_uses_just_the_permissions_that_it_has(
         timers = [due | {"id": timer_id} for timer_id in ids] + [due | {"id": "large", "payload": LARGE}]
         request = {"method": "POST", "url": receiver.url, "body": {"timerId": "scheduled call"}}
         schedule = {"every": "1s", "maxFirings": 1, "serviceCall": {"name": "any", "request": request}}
-        slowness = make_timers(account, load_event, timers, schedule)
+        later = {"localTime": "2037-03-28T09:00", "timeZone": "Europe/Berlin", "callbackUrl": receiver.url}
+        yearly = {"id": "yearly", "cron": "@yearly", "timeZone": "Europe/Berlin", "callbackUrl": receiver.url}
+        slowness = make_timers(account, load_event, [*timers, later | {"id": "later"}], schedule, yearly)
         now = SystemClock().now()
+        namespace = calls_store.catalogue.get_namespace("default")
+        assert namespace is not None
+        by_tzdata = pending(calls_store, namespace)
+        as_if_by_another_release(calls_store, namespace)
+        assert pending(calls_store, namespace) != by_tzdata
         url = f"{receiver.url}/call"
         calls = [
             apply(calls_store, make_calls.submitted(now=now, url=url, body_json=body))
@@ -343,7 +355,32 @@ def test_the_poller_uses_just_the_permissions_that_it_has(
         CallStatus.SUCCEEDED,
         CallStatus.FAILED,  # by the watchdog
     ]
+    assert pending(calls_store, namespace) == by_tzdata
     assert account.used == permissions_of(template.of_type("AWS::IAM::Role")["PollerRole"])
+
+
+def pending(store: Store, namespace: Namespace) -> list[datetime | None]:
+    """When ``later`` and ``yearly`` are due."""
+    now = SystemClock().now()
+    timers = [store.timers.get(namespace, each, now=now) for each in ("later", schedule_timer_id("yearly"))]
+    return [None if timer is None else timer.next_attempt_at for timer in timers]
+
+
+def as_if_by_another_release(store: Store, namespace: Namespace) -> None:
+    """Let both be due an hour earlier, as if another release of tzdata had said so."""
+    now, hour = SystemClock().now(), timedelta(hours=1)
+    later = store.timers.get(namespace, "later", now=now)
+    assert later is not None
+    change = TimerChange(execute_at=later.content.execute_at - hour)
+    store.timers.update(namespace, "later", change, firing_id=later.firing_id, now=now, if_revision=None)
+
+    def earlier(timer: Timer) -> Timer:
+        assert timer.schedule is not None
+        assert timer.schedule.pending is not None
+        at = timer.schedule.pending.scheduled_at - hour
+        return standing_at(timer, replace(timer.schedule, pending=Occurrence(at, at)), now=now)
+
+    store.schedules.change(namespace, "yearly", earlier, now=now)
 
 
 def make_timers(
@@ -383,7 +420,7 @@ def test_a_package_that_is_missing_from_the_layer_is_missed(
         if entry.name != "uuid6":
             (layer / "python" / entry.name).symlink_to(entry)
 
-    function = LambdaFunction(built / "TimersApi", layer=layer, environment=account.environment("TimersApi"))
+    function = LambdaFunction(built / "TimersApi", layers=[layer], environment=account.environment("TimersApi"))
     with function, pytest.raises(FunctionError) as failure:
         function.invoke(load_event("timers_api"))
 
@@ -396,7 +433,7 @@ def test_a_handler_that_is_not_where_the_template_says_is_missed(
 ) -> None:
     shutil.copy(built / "Poller" / "handler.py", tmp_path / "main.py")
 
-    function = LambdaFunction(tmp_path, layer=built / "SharedLayer", environment=account.environment("Poller"))
+    function = LambdaFunction(tmp_path, layers=[built / "SharedLayer"], environment=account.environment("Poller"))
     with function, pytest.raises(FunctionError) as failure:
         function.invoke({})
 

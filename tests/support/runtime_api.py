@@ -12,7 +12,7 @@ import queue
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -122,13 +122,13 @@ class LambdaFunction:
         self,
         code: Path,
         *,
-        layer: Path | None,
+        layers: Sequence[Path],
         environment: Mapping[str, str],
         handler: str = "handler.lambda_handler",
     ) -> None:
-        """``code`` and ``layer``: directories as `sam build` makes them. ``environment`` comes over Lambda's own."""
+        """``code`` and ``layers``: directories as `sam build` makes them. ``environment`` comes over Lambda's own."""
         self._code = code
-        self._layer = layer
+        self._layers = layers
         self._environment = environment
         self._handler = handler
 
@@ -147,8 +147,8 @@ class LambdaFunction:
             "PYTHONDONTWRITEBYTECODE": "1",  # Lambda mounts code read-only
             **self._environment,
         }
-        if self._layer is not None:
-            variables["PYTHONPATH"] = str(self._layer / "python")
+        if self._layers:
+            variables["PYTHONPATH"] = os.pathsep.join(str(layer / "python") for layer in self._layers)
         self.started_at = time.perf_counter()
         self._process = subprocess.Popen(
             [tool_program("lambda-runtime", "python"), "-m", "awslambdaric", self._handler],
