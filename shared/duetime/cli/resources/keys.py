@@ -16,7 +16,7 @@ _COLUMNS = {
     "ID": "id",
     "ROLE": lambda key: key["role"] or "(cannot be read)",
     "CREATED": "createdAt",
-    "VALID UNTIL": lambda key: key["expiresAt"],
+    "VALID UNTIL": "expiresAt",
     "NAME": "name",
 }
 

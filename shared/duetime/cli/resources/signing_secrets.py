@@ -14,7 +14,7 @@ from duetime.cli.values import Duration, options, read_stdin
 _COLUMNS = {
     "ID": "id",
     "CREATED": "createdAt",
-    "VALID UNTIL": lambda secret: secret["expiresAt"] or "replaced",
+    "VALID UNTIL": "expiresAt",
 }
 create_options = options(
     click.option(
