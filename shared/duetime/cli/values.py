@@ -163,3 +163,12 @@ def aimed(given: dict[str, Any], name: str = "callback_url", *, target: str = "t
     if url is None or not is_arn(url):
         return given
     return {each: value for each, value in given.items() if each != name} | {target: {"arn": url}}
+
+
+def cleared(names: Iterable[str], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the members that ``--clear`` names, as cleared. Raises ``UsageError`` for one that is given, too."""
+    members = {name: name.replace("-", "_") for name in names}
+    for name, member in members.items():
+        if given.get(member) not in (None, ()):
+            raise click.UsageError(f"--clear {name} cannot be combined with a new value of it")
+    return dict.fromkeys(members.values(), CLEARED)

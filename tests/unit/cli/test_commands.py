@@ -171,6 +171,13 @@ def test_no_command_ignores_the_first_of_two_values() -> None:
         (["timers", "list", "default", "--limit", "0"], "'--limit'"),
         (["timers", "list", "default", "--tag", "a", "--tag=b"], "'--tag' is given twice"),
         (["webhook", "secrets", "create", "--overlap", "1h", "--overlap", "1h"], "'--overlap' is given twice"),
+        (["timers", "update", "default", "t", "--clear", "tags", "--tag", "a"], "--clear tags cannot be combined"),
+        (["timers", "update", "default", "t", "--clear", "payload", "--payload", "null"], "--clear payload cannot"),
+        (
+            ["schedules", "update", "default", "s", "--clear", "max-firings", "--max-firings", "1"],
+            "--clear max-firings cannot be combined",
+        ),
+        (["schedules", "update", "default", "s", "--clear", "cron", "--cron", "@daily"], "--clear cron cannot"),
         (["apply", "-f", "a.yaml", "--file", "b.yaml"], "'--file' is given twice"),
         (["serve", "--port", "1", "--port", "2"], "'--port' is given twice"),
     ],

@@ -10,7 +10,6 @@ import click
 from duetime.cli.moving.importing import import_schedules
 from duetime.cli.options import Group
 from duetime.cli.remote import (
-    CLEARED,
     Remote,
     if_revision_option,
     json_option,
@@ -29,7 +28,7 @@ from duetime.cli.resources.schedule_occurrences import (
 )
 from duetime.cli.resources.timers import TIMER_CLEARABLE, content_options, escalate_option
 from duetime.cli.tables import show_item, show_items, show_moved
-from duetime.cli.values import Instant, Json, aimed, choice, dry_run_option, options
+from duetime.cli.values import Instant, Json, aimed, choice, cleared, dry_run_option, options
 from duetime.domain.times import format_instant
 
 if TYPE_CHECKING:
@@ -196,7 +195,7 @@ def update(
     **given: Any,
 ) -> None:
     """Change the given values of a schedule; keep the rest. With other times it fires next at the first after now."""
-    body = _body(given) | {each.replace("-", "_"): CLEARED for each in clear}
+    body = _body(given) | cleared(clear, given)
     response = remote.call("PATCH", schedule_path(namespace, schedule_id), body=body, if_revision=if_revision)
     show_item(response.content, as_json=as_json)
 

@@ -12,7 +12,6 @@ import click
 
 from duetime.cli.options import Group
 from duetime.cli.remote import (
-    CLEARED,
     Remote,
     if_revision_option,
     item_path,
@@ -29,6 +28,7 @@ from duetime.cli.values import (
     Json,
     aimed,
     choice,
+    cleared,
     dry_run_option,
     headers_option,
     options,
@@ -217,7 +217,7 @@ def update(
     **given: Any,
 ) -> None:
     """Change the given values of a timer that has not finished; keep the rest."""
-    body = aimed(given) | {each.replace("-", "_"): CLEARED for each in clear}
+    body = aimed(given) | cleared(clear, given)
     response = remote.call("PATCH", item_path(namespace, "timers", timer_id), body=body, if_revision=if_revision)
     show_item(response.content, as_json=as_json)
 
