@@ -22,7 +22,7 @@ class Model(BaseModel):
     items: Annotated[list[str], Field(max_length=2)] = []
     inner: Inner | None = None
     choice: Literal["a", "b"] = "a"
-    short: Annotated[str, Field(min_length=2, max_length=3)] = "ab"
+    short: Annotated[str, Field(min_length=1, max_length=3)] = "ab"
     lenient: Annotated[int, Field(strict=False)] = 1
 
 
@@ -46,7 +46,7 @@ class Needs(BaseModel):
         (Model, {"items": ["a", "b", "c"]}, "must have at most 2 items"),
         (Model, {"inner": 5}, "must be an object"),
         (Model, {"choice": "c"}, "must be 'a' or 'b'"),
-        (Model, {"short": "a"}, "must have at least 2 characters"),
+        (Model, {"short": ""}, "must not be empty"),
         (Model, {"short": "abcd"}, "must have at most 3 characters"),
         (Model, {"lenient": "9" * 5000}, "must be a whole number"),
     ],

@@ -10,11 +10,11 @@ _BY_TYPE = {
     "model_type": "must be an object",
     "list_type": "must be an array",
     "string_type": "must be a string",
+    "string_too_short": "must not be empty",  # every least length is 1
     **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
     **dict.fromkeys(("int_type", "int_parsing", "int_parsing_size", "int_from_float"), "must be a whole number"),
     **dict.fromkeys(("float_type", "float_parsing", "finite_number"), "must be a number"),
 }
-_LENGTHS = {"string_too_short": ("min_length", "at least"), "string_too_long": ("max_length", "at most")}
 
 
 def message_of(detail: ErrorDetails) -> str:
@@ -25,7 +25,6 @@ def message_of(detail: ErrorDetails) -> str:
         return _BY_TYPE[kind]
     if kind == "too_long":
         return f"must have at most {detail['ctx']['max_length']} items"
-    if kind in _LENGTHS:
-        name, words = _LENGTHS[kind]
-        return f"must have {words} {detail['ctx'][name]} characters"
+    if kind == "string_too_long":
+        return f"must have at most {detail['ctx']['max_length']} characters"
     return detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be", 1)
