@@ -45,6 +45,9 @@ _BUSINESS_DAYS: Final = {
     DayOff.PREVIOUS: "moved to the previous business day of {}",
 }
 _PLAIN: Final = re.compile("[0-9,/*-]*", re.ASCII)
+_VALUES: Final = re.compile("[0-9]+(?:,[0-9]+)*", re.ASCII)
+_LIST: Final = re.compile("[0-9]+(?:,[0-9]+)+", re.ASCII)
+_TOLD_TIMES: Final = 12
 _CACHED: Final = 4096
 _SHOWN_EXCLUSIONS: Final = 3
 _OPTIONS: Final = Options()
@@ -88,8 +91,12 @@ def describe_cron(text: CronText) -> str:
         "*" if "," in field and not _PLAIN.fullmatch(field) else field for field in (days, weekday)
     )
     years = [] if text.years is None else [_compact(text.years)]
-    fields = [second, minute, hour, told_days, month, told_weekdays, *years]
+    times = _times_of_day(second, minute, hour)
+    told_minute, told_hour = (minute, hour) if times is None else ("0", "0")
+    fields = [second, told_minute, told_hour, told_days, month, told_weekdays, *years]
     described = get_description(" ".join(fields if text.has_seconds or years else fields[1:]), _OPTIONS)
+    if times is not None:
+        described = f"At {times}{described.removeprefix('At 00:00').removeprefix(':00')}"
     parts = [described.replace(" through ", " to ")]
     if (days, month, weekday) == ("*", "*", "*") and not text.follows_elapsed_time:
         parts.append("every day")
@@ -101,6 +108,15 @@ def describe_cron(text: CronText) -> str:
     if days != "*" and weekday != "*":
         parts.append("when both match" if "*" in (days[0], weekday[0]) else "when either matches")
     return ", ".join(parts)
+
+
+def _times_of_day(second: str, minute: str, hour: str) -> str | None:
+    """Return ``09:00 and 09:30`` for a list of minutes, of which cron-descriptor tells each hour on its own."""
+    if second != "0" or not _LIST.fullmatch(minute) or not _VALUES.fullmatch(hour):
+        return None
+    minutes, hours = ({int(value) for value in field.split(",")} for field in (minute, hour))
+    times = [f"{each:02}:{past:02}" for each in sorted(hours) for past in sorted(minutes)]
+    return _listed(times) if len(times) <= _TOLD_TIMES else None
 
 
 def describe_rrule(text: RruleText) -> str:

@@ -17,6 +17,18 @@ from duetime.recurrence.words import sentence
         ({"cron": ("30 9 * * 1-5",), "time_zone": "Europe/Berlin"}, "At 09:30, Monday to Friday, Europe/Berlin"),
         ({"cron": ("@daily",)}, "At 00:00, every day, UTC"),
         ({"cron": ("@hourly",)}, "Every hour, UTC"),
+        ({"cron": ("30,0 9 * * *",)}, "At 09:00 and 09:30, every day, UTC"),
+        (
+            {"cron": ("0,15,15 12,0 1 JAN *",)},
+            "At 00:00, 00:15, 12:00 and 12:15, on day 1 of the month, only in January, UTC",
+        ),
+        ({"cron": ("0 0,30 9 * * MON",)}, "At 09:00 and 09:30, only on Monday, UTC"),
+        ({"cron": ("cron(0,30 9 ? * MON-FRI 2030)",)}, "At 09:00 and 09:30, Monday to Friday, only in 2030, UTC"),
+        ({"cron": ("0,30 * * * *",)}, "At 0 and 30 minutes past the hour, UTC"),
+        (
+            {"cron": ("0,30 9-17 * * *",)},
+            "At 0 and 30 minutes past the hour, between 09:00 and 17:59, every day, UTC",
+        ),
         ({"cron": ("*/30 * * * *",)}, "Every 30 minutes, UTC"),
         ({"cron": ("0 9 15W * *",)}, "At 09:00, on the weekday nearest day 15 of the month, UTC"),
         ({"cron": ("0 9 1W,15W,L * *",)}, "At 09:00, on days 1W, 15W, L of the month, UTC"),
