@@ -133,10 +133,17 @@ def _ended(
 ) -> Outcome:
     """End the timer. ``log`` makes its log with the attempt and what became of the timer."""
     timer, fired_at, first_started_at = attempt.timer, attempt.fired_at, attempt.first_started_at
-    if classification.disposition is Disposition.FIRED:
-        return _fired(timer, fired_at=fired_at, now=now, settings=settings, attempt_log=log(AttemptOutcome.FIRED))
-    assert classification.reason is not None
     attempts = timer.attempts + 1
+    if classification.disposition is Disposition.FIRED:
+        return _same_firing(
+            timer,
+            TimerState.FIRED,
+            attempts=attempts,
+            fired_at=fired_at,
+            expires_at=_after(now, settings.fired_retention_seconds),
+            attempt_log=log(AttemptOutcome.FIRED),
+        )
+    assert classification.reason is not None
     failure = Failure(classification.reason, classification.message, now, attempt.status)
     if classification.disposition is Disposition.RETRY:
         retry_at = policy_in_force(timer.content.retry_policy_json, default_policy).next_attempt_at(
@@ -147,14 +154,23 @@ def _ended(
             retry_after_seconds=classification.retry_after_seconds,
         )
         if retry_at is not None:
-            return _retried(timer, failure, at=retry_at, attempt_log=log(AttemptOutcome.RETRY))
+            return _same_firing(
+                timer,
+                TimerState.SCHEDULED,
+                attempts=attempts,
+                next_attempt_at=retry_at,
+                failure=failure,
+                attempt_log=log(AttemptOutcome.RETRY),
+            )
     attempt_log = log(AttemptOutcome.FAILED)
     return _failed(timer, failure, attempts=attempts, now=now, settings=settings, attempt_log=attempt_log)
 
 
 def submitted(timer: Timer, call_id: str, *, now: datetime, settings: EngineSettings) -> Outcome:
     """Return the end of an occurrence that is the service call ``call_id`` from now on."""
-    return replace(_fired(timer, fired_at=now, now=now, settings=settings), call_id=call_id)
+    expires_at = _after(now, settings.fired_retention_seconds)
+    fired = _same_firing(timer, TimerState.FIRED, attempts=timer.attempts + 1, fired_at=now, expires_at=expires_at)
+    return replace(fired, call_id=call_id)
 
 
 def unsubmitted(timer: Timer, problem: str, *, now: datetime, settings: EngineSettings) -> Outcome:
@@ -163,35 +179,14 @@ def unsubmitted(timer: Timer, problem: str, *, now: datetime, settings: EngineSe
     return _failed(timer, failure, attempts=timer.attempts + 1, now=now, settings=settings)
 
 
-def _fired(
-    timer: Timer,
-    *,
-    fired_at: datetime,
-    now: datetime,
-    settings: EngineSettings,
-    attempt_log: str | None = None,
-) -> Outcome:
-    return Outcome(
-        timer=timer,
-        state=TimerState.FIRED,
-        attempts=timer.attempts + 1,
-        execute_at=timer.content.execute_at,
-        next_attempt_at=None,
-        firing_id=timer.firing_id,
-        fired_at=fired_at,
-        expires_at=_after(now, settings.fired_retention_seconds),
-        attempt_log=attempt_log,
-    )
-
-
 @lru_cache(maxsize=16)
 def _after(now: datetime, seconds: float) -> datetime:
-    """All of a batch ends at one time."""
+    """Add ``seconds`` to ``now``: once for a batch, all of which ends at one time."""
     return now + timedelta(seconds=seconds)
 
 
 def _rescheduled(timer: Timer, *, at: datetime, fired_at: datetime, firing_id: str, attempt_log: str) -> Outcome:
-    """Another firing, with all its attempts ahead."""
+    """Return another firing, with all its attempts ahead."""
     return Outcome(
         timer=timer,
         state=TimerState.SCHEDULED,
@@ -200,20 +195,6 @@ def _rescheduled(timer: Timer, *, at: datetime, fired_at: datetime, firing_id: s
         next_attempt_at=at,
         firing_id=firing_id,
         fired_at=fired_at,
-        attempt_log=attempt_log,
-    )
-
-
-def _retried(timer: Timer, failure: Failure, *, at: datetime, attempt_log: str) -> Outcome:
-    return Outcome(
-        timer=timer,
-        state=TimerState.SCHEDULED,
-        attempts=timer.attempts + 1,
-        execute_at=timer.content.execute_at,
-        next_attempt_at=at,
-        firing_id=timer.firing_id,
-        fired_at=timer.fired_at,
-        failure=failure,
         attempt_log=attempt_log,
     )
 
@@ -242,16 +223,7 @@ def unreadable(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outc
 
 def ended_silently(timer: Timer, *, now: datetime) -> Outcome:
     """Return the end of a timer that stands for nothing any more. It reads as absent from ``now`` on."""
-    return Outcome(
-        timer=timer,
-        state=TimerState.FIRED,
-        attempts=timer.attempts,
-        execute_at=timer.content.execute_at,
-        next_attempt_at=None,
-        firing_id=timer.firing_id,
-        fired_at=timer.fired_at,
-        expires_at=now,
-    )
+    return _same_firing(timer, TimerState.FIRED, attempts=timer.attempts, expires_at=now)
 
 
 def failed_as(timer: Timer, failure: Failure, *, now: datetime, settings: EngineSettings) -> Outcome:
@@ -270,15 +242,8 @@ def unrecorded(refused: Outcome, *, now: datetime, settings: EngineSettings) -> 
 
 def put_off(timer: Timer, *, until: datetime) -> Outcome:
     """Make ``timer`` due again at ``until``; no attempt was made."""
-    return Outcome(
-        timer=timer,
-        state=TimerState.SCHEDULED,
-        attempts=timer.attempts,
-        execute_at=timer.content.execute_at,
-        next_attempt_at=until,
-        firing_id=timer.firing_id,
-        fired_at=timer.fired_at,
-        failure=timer.failure,
+    return _same_firing(
+        timer, TimerState.SCHEDULED, attempts=timer.attempts, next_attempt_at=until, failure=timer.failure
     )
 
 
@@ -291,16 +256,38 @@ def _failed(
     settings: EngineSettings,
     attempt_log: str | None = None,
 ) -> Outcome:
-    return Outcome(
-        timer=timer,
-        state=TimerState.FAILED,
+    return _same_firing(
+        timer,
+        TimerState.FAILED,
         attempts=attempts,
-        execute_at=timer.content.execute_at,
-        next_attempt_at=None,
-        firing_id=timer.firing_id,
-        fired_at=timer.fired_at,
         failure=failure,
         expires_at=_after(now, settings.failed_retention_seconds),
+        attempt_log=attempt_log,
+    )
+
+
+def _same_firing(
+    timer: Timer,
+    state: TimerState,
+    *,
+    attempts: int,
+    next_attempt_at: datetime | None = None,
+    fired_at: datetime | None = None,
+    failure: Failure | None = None,
+    expires_at: datetime | None = None,
+    attempt_log: str | None = None,
+) -> Outcome:
+    """Return what becomes of the firing of ``timer``. ``fired_at`` None: as it is on ``timer``."""
+    return Outcome(
+        timer=timer,
+        state=state,
+        attempts=attempts,
+        execute_at=timer.content.execute_at,
+        next_attempt_at=next_attempt_at,
+        firing_id=timer.firing_id,
+        fired_at=timer.fired_at if fired_at is None else fired_at,
+        failure=failure,
+        expires_at=expires_at,
         attempt_log=attempt_log,
     )
 
