@@ -36,7 +36,7 @@ _NOT_REACHED = 503
 
 
 def encoded_timers(timers: Iterable[NewTimer | RawJson]) -> list[Encoded]:
-    """Ids and JSON; who has no id is given one. Raises ``InvalidArgument`` that says which one it is about."""
+    """Return ids and JSON; what has no id is given one. Raises ``InvalidArgument`` that names the item."""
 
     def encode(timer: NewTimer | RawJson) -> Encoded:
         if isinstance(timer, RawJson):

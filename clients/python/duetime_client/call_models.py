@@ -73,7 +73,7 @@ class EventType(OpenEnum):
 
     @property
     def is_last(self) -> bool:
-        """The service call has ended: nothing of it is sent after an event of this type."""
+        """Tell whether the service call has ended: nothing of it is sent after an event of this type."""
         return self in (EventType.SUCCEEDED, EventType.FAILED, EventType.CANCELLED)
 
 

@@ -109,7 +109,7 @@ class Following:
         self._wait_seconds = max(wait, retry_after.total_seconds() if retry_after else 0.0)
 
     def wait_seconds(self) -> float:
-        """Before the next connection."""
+        """Return how long to wait before the next connection."""
         return self._wait_seconds
 
     def _new(self, events: Sequence[CallEvent]) -> Iterator[CallEvent]:

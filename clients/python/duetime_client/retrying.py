@@ -86,7 +86,7 @@ class Tries:
 
 
 def backoff_seconds(retries: Retries, failures: int, random: float) -> float:
-    """After so many failures in a row, from 1; ``random`` lies in [0, 1)."""
+    """Return how long to wait after so many failures in a row, from 1; ``random`` lies in [0, 1)."""
     first, most = retries.first_wait.total_seconds(), retries.max_wait.total_seconds()
     return float(min(first * 2 ** min(failures - 1, 32), most)) * (1 - random / 2)
 

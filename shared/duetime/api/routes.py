@@ -23,7 +23,7 @@ from duetime.api.webhooks import endpoints as webhooks
 
 
 def call_routes() -> tuple[Route, ...]:
-    """Imported when asked for: the timers API does without."""
+    """Return the routes of service calls. They are imported when asked for: the timers API does without."""
     from duetime.api.service_calls import batches, endpoints, lists
 
     return routes_of(batches, endpoints, lists)

@@ -101,7 +101,7 @@ class CallExecutor:
 
     @property
     def _seconds_to_store(self) -> float:
-        """What is kept of the grace for storing a response."""
+        """Return what is kept of the grace for storing a response."""
         return min(_SECONDS_TO_STORE, self._rules.watchdog_grace_seconds / 2)
 
     def takes(self, namespace: str) -> bool:

@@ -254,7 +254,7 @@ class OutboxRelay:
     # -- the rest --------------------------------------------------------------------------------------------
 
     def _prune(self) -> bool:
-        """True when there is more to remove."""
+        """Remove a part of what has expired. True when there is more."""
         monotonic, settings = self._clock.monotonic(), self._settings
         if monotonic < self._prune_at:
             return False

@@ -87,8 +87,10 @@ class WebhookOrdering:
     # -- after -----------------------------------------------------------------------------------------------
 
     def classify(self, result: CallbackResult, *, now: datetime) -> Classification:
-        """A 2xx is the end whatever the body says, and 410 is: the receiver wants no more. All else is tried again:
-        a receiver that is mended answers 200 to what it refused before."""
+        """Say what a response means. A 2xx is the end whatever the body says, and 410 is: the receiver wants no more.
+
+        All else is tried again: a receiver that is mended answers 200 to what it refused before.
+        """
         status = result.status
         if status is None:
             return classify(result, now=now)
@@ -121,7 +123,7 @@ class WebhookOrdering:
     # -- webhooks --------------------------------------------------------------------------------------------
 
     def _targets(self, names: set[str]) -> dict[str, _Target]:
-        """Of all that there are; as they were a few seconds ago at most. Raises ``StoreError``."""
+        """Return the webhooks of ``names`` as they were a few seconds ago at most. Raises ``StoreError``."""
         with self._lock:
             self._namespaces.load(names)
             found = {name: (self._namespaces.stored(name), self._namespaces.get(name)) for name in names}
@@ -135,7 +137,7 @@ class WebhookOrdering:
 
 
 def _later(timer: Timer, now: datetime) -> Decision:
-    """It waits for a webhook that cannot be used for now."""
+    """Put a delivery off whose webhook cannot be used for now."""
     age_seconds = (now - timer.created_at).total_seconds()
     wait = min(max(age_seconds / 10, UNUSABLE_SECONDS), MAX_UNUSABLE_SECONDS)
     return Decision(wait_until=round_up(now + timedelta(seconds=wait)))

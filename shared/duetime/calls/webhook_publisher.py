@@ -105,7 +105,7 @@ class WebhookPublisher:
         return timer if waits_for is None else replace(timer, next_attempt_at=look_again_at(waits_for, now=now))
 
     def _look_again(self, namespace: Namespace, delivery: DeliveryId) -> None:
-        """The predecessor may have ended, and looked for its successor in vain, before the timer was stored."""
+        """Wake the delivery if its predecessor ended, and looked for it in vain, before its timer was stored."""
         now = self._clock.now()
         if predecessor(self._store.timers, namespace, delivery, now=now) is None:
             before = DeliveryId(delivery.call_id, delivery.sequence - 1)

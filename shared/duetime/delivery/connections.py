@@ -44,7 +44,7 @@ class Connections:
 
 
 def _own_port(descriptor: int) -> int | None:
-    """None for one that was closed meanwhile, or is no such socket any more."""
+    """Return the local port of a socket; None if it was closed meanwhile, or is no such socket any more."""
     with contextlib.suppress(OSError):
         opened = socket.socket(fileno=descriptor)
         try:

@@ -122,7 +122,7 @@ class _Sending:
         self._report()
 
     def _pass_on(self, lookup: Lookup) -> None:
-        """Called in the thread of the look-up."""
+        """Hand a look-up to the loop. Called in the thread of the look-up."""
         with contextlib.suppress(RuntimeError):  # the loop has closed
             self._loop.call_soon_threadsafe(self._on_lookup, lookup)
 
@@ -133,7 +133,7 @@ class _Sending:
             self._next_slice = self._loop.call_soon(self._begin_slice)
 
     def _begin_slice(self) -> None:
-        """What ended at once is reported in a moment: whoever submitted it is not prepared for it yet."""
+        """Begin a part of the queue. What ends at once is reported later: its submitter is not ready for it yet."""
         self._next_slice = None
         now = time.monotonic()
         for _ in range(min(_SLICE, len(self._queue))):
@@ -164,7 +164,7 @@ class _Sending:
         self._set_alarm()
 
     def _set_alarm(self) -> None:
-        """For when libcurl, or a callback that waits for its host's addresses, is due.
+        """Set the alarm for when libcurl, or a callback that waits for its host's addresses, is due.
 
         One that is too early stays: deadlines are rarely reached, and setting it for each callback would cost more.
         """
@@ -212,7 +212,7 @@ class _Sending:
             self._not_started(callback)
 
     def _not_started(self, callback: Callback) -> None:
-        """In an exception handler. Out of memory, say: none of the callback's fault, and none of the next one's."""
+        """Report a callback that could not be started: out of memory, say. Called in an exception handler."""
         _logger.exception("a callback could not be started", extra={"action": "sender.start_failed"})
         self._results.append(error_result(callback.key, TransportError.ABORTED, "it could not be started"))
 

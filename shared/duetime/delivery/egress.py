@@ -128,7 +128,7 @@ class EgressPolicy:
 
     @cached_property
     def _judged(self) -> Callable[[str], Destination]:
-        """Judges origins. Those that may be called are remembered: timers come in numbers for each."""
+        """Return what judges origins. Those that may be called are remembered: timers come in numbers for each."""
         return lru_cache(maxsize=1024)(self._judge)
 
     def _judge(self, origin: str) -> Destination:
@@ -143,11 +143,11 @@ class EgressPolicy:
         return destination
 
     def allows_host(self, host: str) -> bool:
-        """True when the addresses of ``host`` (in lower case) need not be public."""
+        """Tell whether the addresses of ``host`` (in lower case) need not be public."""
         return is_listed(host, self.allow_hosts)
 
     def refusal(self, address: Address) -> str | None:
-        """Why ``address`` may not be connected to, in a word or two; None when it may."""
+        """Say why ``address`` may not be connected to, in a word or two; None when it may."""
         if any(address in network for network in self.allow_cidrs):
             return None
         return reserved_kind(address)
@@ -164,7 +164,7 @@ def is_listed(host: str, names: Iterable[str]) -> bool:
 
 
 def parse_cidrs(text: str) -> tuple[Network, ...]:
-    """Networks, comma separated; a single address counts as one. Raises ``ValueError`` that shows no item."""
+    """Parse networks, comma separated; a single address counts as one. Raises ``ValueError`` that shows no item."""
     try:
         return tuple(ip_network(item) for item in _items(text))
     except ValueError:
@@ -172,7 +172,7 @@ def parse_cidrs(text: str) -> tuple[Network, ...]:
 
 
 def parse_hosts(text: str) -> tuple[str, ...]:
-    """Host names, addresses and ``*.suffix``, comma separated. Raises ``ValueError`` that shows no item."""
+    """Parse host names, addresses and ``*.suffix``, comma separated. Raises ``ValueError`` that shows no item."""
     return tuple(_read_host(item) for item in _items(text))
 
 

@@ -134,7 +134,7 @@ class Guard:
         return target
 
     def may_connect(self, target: Target, family: int, text: str) -> bool:
-        """Asked by libcurl before each connect: the last word."""
+        """Tell libcurl before each connect whether it may: the last word."""
         if family not in (socket.AF_INET, socket.AF_INET6):
             return False
         try:
@@ -163,7 +163,7 @@ class Guard:
         return target
 
     def _look_up(self, target: Target) -> Lookup:
-        """Runs in a thread of its own. Whatever goes wrong, the response is no."""
+        """Look a host up, in a thread of its own. Whatever goes wrong, the answer is no."""
         try:
             return Lookup(target, self._resolve(target.destination.host, target.destination.port))
         except Exception:  # OSError by its contract, but those who wait must be told in any case
@@ -171,7 +171,7 @@ class Guard:
 
 
 def _parse(texts: Iterable[str]) -> list[Address]:
-    """Addresses without repetition, in order; none at all when one cannot be read."""
+    """Return the addresses without repetition, in order; none at all when one cannot be read."""
     try:
         return list(dict.fromkeys(ip_address(text.partition("%")[0]) for text in texts))
     except ValueError:

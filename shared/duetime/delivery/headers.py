@@ -57,13 +57,13 @@ Header = tuple[str, str]
 
 
 def is_reserved(name: str) -> bool:
-    """True when a custom header of a callback cannot have this name, in any spelling."""
+    """Tell whether a custom header of a callback cannot have this name, in any spelling."""
     name = _folded(name)
     return name in _FRAMING or name in _OURS or name.startswith(_RESERVED_PREFIX)
 
 
 def is_reserved_in_calls(name: str) -> bool:
-    """True when a header of a service call's request cannot have this name, in any spelling.
+    """Tell whether a header of a service call's request cannot have this name, in any spelling.
 
     The request is the tenant's own, with its content type and user agent.
     """

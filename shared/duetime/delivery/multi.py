@@ -80,8 +80,8 @@ class Multi:
         return None if timeout_ms < 0 else timeout_ms / 1000
 
     def finished(self) -> Iterator[tuple[Transfer, int, str]]:
-        """Transfers that ended since the last call, with libcurl's error code (0: none) and message. Each is to be
-        added again or forgotten."""
+        """Return the transfers that ended since the last call, with libcurl's error code (0: none) and message. Each
+        is to be added again or forgotten."""
         curl = self._curl
         more = True
         while more:

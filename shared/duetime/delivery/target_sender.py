@@ -100,7 +100,7 @@ class _Targets:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _sign_all(self, callbacks: Sequence[Callback]) -> list[tuple[Callback, Service] | CallbackResult]:
-        """In the thread."""
+        """Sign all requests, in the thread of the signer."""
         return [self._sign(callback) for callback in callbacks]
 
     def _sign(self, callback: Callback) -> tuple[Callback, Service] | CallbackResult:

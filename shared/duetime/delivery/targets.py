@@ -120,7 +120,7 @@ def _to_bus(target: Target, message: _Message, _endpoint: str) -> _Made:
 
 
 def _to_function(target: Target, message: _Message, _endpoint: str) -> _Made:
-    """Asynchronously: the poller does not wait for the function, whose failures are Lambda's to retry."""
+    """Invoke it asynchronously: the poller does not wait for the function, whose failures are Lambda's to retry."""
     headers = {"Content-Type": "application/json", "X-Amz-Invocation-Type": "Event"}
     return f"/2015-03-31/functions/{quote(target.arn, safe='')}/invocations", headers, message.text.encode()
 

@@ -27,7 +27,7 @@ class CallEventType(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Exactly one such event tells of the end of each call."""
+        """Tell whether the call has ended with this event. Each call has exactly one such event."""
         return self in (CallEventType.SUCCEEDED, CallEventType.FAILED, CallEventType.CANCELLED)
 
 

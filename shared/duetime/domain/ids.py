@@ -157,7 +157,7 @@ def uuid7_at(instant: datetime, random_bits: int) -> str:
 
 
 def timer_uuid(namespace: str, timer_id: str) -> UUID:
-    """Stable for (namespace, timer_id): the MD5 of ``namespace:timer_id`` as a UUID (durable-timer seed)."""
+    """Return the MD5 of ``namespace:timer_id`` as a UUID: stable for the two (durable-timer seed)."""
     return UUID(bytes=timer_uuid_bytes(namespace, timer_id))
 
 

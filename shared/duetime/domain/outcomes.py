@@ -82,7 +82,7 @@ class Outcome:
 
     @property
     def is_of_attempt(self) -> bool:
-        """False when nothing was sent: it was too late, say, or the timer was put off."""
+        """Tell whether something was sent: not if it was too late, say, or the timer was put off."""
         timer = self.timer
         if self.schedule is not None and self.timer.is_schedule:
             return self.schedule.made_of is not None and self.schedule.made_of.is_of_attempt
@@ -91,8 +91,8 @@ class Outcome:
 
     @property
     def is_put_off(self) -> bool:
-        """Whether the turn of the timer had not come: nothing was sent, and it is due again. Or nothing came of its
-        turn but that its schedule has moved on."""
+        """Tell whether the turn of the timer had not come: nothing was sent, and it is due again. Or nothing came of
+        its turn but that its schedule has moved on."""
         if self.schedule is not None and self.timer.is_schedule and self.schedule.made_of is None:
             return True
         return self.state is TimerState.SCHEDULED and not self.is_of_attempt
@@ -110,7 +110,10 @@ class LeasedOutcome:
 
     @property
     def fence(self) -> Lease | None:
-        """The lease that must be the stored one. None: a parked timer's row belongs to the attempt that parked it."""
+        """Return the lease that must be the stored one.
+
+        None: a parked timer's row belongs to the attempt that parked it.
+        """
         return None if self.outcome.timer.state is TimerState.FIRING else self.lease
 
 

@@ -173,7 +173,7 @@ class Schedule:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the next occurrence is still to be computed, since its calendar was not there (``Unknown``)."""
+        """Tell whether the next occurrence is yet to be computed, since its calendar was not there (``Unknown``)."""
         return self.pending is not None and self.pending.scheduled_at <= self.passed_at
 
     @property

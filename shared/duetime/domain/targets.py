@@ -85,7 +85,7 @@ def parse_arn(text: str) -> Target:
 
 
 def parse_allowed(text: str) -> tuple[str, ...]:
-    """ARNs, comma separated; a ``*`` at the end stands for any text. Raises ``ValueError`` that shows no item."""
+    """Parse ARNs, comma separated; a ``*`` at the end is any text. Raises ``ValueError`` that shows no item."""
     items = tuple(item.strip() for item in text.split(",")) if text.strip() else ()
     if len(items) > MAX_ALLOWED:
         raise ValueError(f"must have at most {MAX_ALLOWED} items")

@@ -248,7 +248,7 @@ class Rearm(Enum):
 
 
 def content_digest(content: TimerContent, *, delay_seconds: float | None = None) -> str:
-    """Identifies a request's content, so that a repeated create can be told from a conflicting one.
+    """Identify a request's content, so that a repeated create can be told from a conflicting one.
 
     With ``delay_seconds`` the delay counts and not the time it led to: the same request sent again is the same. So do
     the times that ``execute_at`` was computed from: the rules of time zones may have changed.

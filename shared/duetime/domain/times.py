@@ -82,7 +82,7 @@ def check_range(instant: datetime) -> datetime:
 
 
 def format_instant(instant: datetime) -> str:
-    """Fixed width, UTC, milliseconds: ``2026-12-20T15:30:00.000Z``. Sorts as text in time order."""
+    """Format in UTC, at fixed width, in milliseconds: ``2026-12-20T15:30:00.000Z``. Sorts as text in time order."""
     return _text_of(instant)
 
 
@@ -101,7 +101,7 @@ def read_instant(text: str) -> datetime:
 
 
 def to_milliseconds(instant: datetime) -> int:
-    """Milliseconds since 1970-01-01T00:00:00Z, rounded down."""
+    """Return the milliseconds since 1970-01-01T00:00:00Z, rounded down."""
     return (instant - MIN_INSTANT) // MILLISECOND
 
 
@@ -146,7 +146,7 @@ def read_seconds(value: str | float) -> float:
 
 
 def parse_duration_ms(value: str | float, *, min_ms: int = 1, max_ms: int) -> int:
-    """Milliseconds from a duration as in ``parse_duration``, a whole number of them.
+    """Parse a duration to milliseconds as ``parse_duration``, a whole number of them.
 
     Raises ``ValueError`` for anything else, below ``min_ms`` and above ``max_ms``.
     """
@@ -162,7 +162,7 @@ def parse_duration_ms(value: str | float, *, min_ms: int = 1, max_ms: int) -> in
 
 
 def format_duration(milliseconds: int) -> str:
-    """Whole units, the largest first: ``1h30m``, ``1s500ms``. ``parse_duration`` reads it back."""
+    """Format in whole units, the largest first: ``1h30m``, ``1s500ms``. ``parse_duration`` reads it back."""
     parts = []
     for unit, size in _UNITS_MS:
         number, milliseconds = divmod(milliseconds, size)

@@ -349,7 +349,10 @@ def _kept(first: HttpResponse) -> tuple[tuple[str, str], ...]:
 
 
 def _event_bytes(document: dict[str, Any]) -> bytes:
-    """Named by its type, so that a browser can listen to one type. JSON text has no line breaks: one line of data."""
+    """Encode an event under the name of its type, so that a browser can listen to one type.
+
+    JSON text has no line breaks, so it is one line of data.
+    """
     data = json.dumps(document, separators=(",", ":"))
     return f"id: {document['sequence']}\nevent: {document['type']}\ndata: {data}\n\n".encode()
 

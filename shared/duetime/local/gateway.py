@@ -127,7 +127,7 @@ def from_result(result: Mapping[str, Any]) -> HttpResponse:
 
 
 def _decode_path(raw_path: str) -> str:
-    """Decoded, all but ``%25``, as the gateway does: a handler that decodes once more gets what was meant."""
+    """Decode all but ``%25``, as the gateway does: a handler that decodes once more gets what was meant."""
     try:
         return unquote(raw_path.replace("%25", "%2525"), errors="strict")
     except UnicodeDecodeError:
@@ -135,7 +135,7 @@ def _decode_path(raw_path: str) -> str:
 
 
 def _query_parameters(raw_query: str) -> dict[str, str]:
-    """Decoded; the values of a name that comes more than once are joined with commas."""
+    """Decode the query; the values of a name that comes more than once are joined with commas."""
     try:
         pairs = parse_qsl(raw_query, keep_blank_values=True, max_num_fields=MAX_QUERY_FIELDS, errors="strict")
     except UnicodeDecodeError:
@@ -146,7 +146,7 @@ def _query_parameters(raw_query: str) -> dict[str, str]:
 
 
 def _join_headers(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], list[str]]:
-    """Headers by lower-case name, repeated ones joined with commas; and the cookies, which are no header here."""
+    """Return the headers by lower-case name, repeated ones joined with commas; and the cookies, no header here."""
     lowered = [(name.lower(), value) for name, value in pairs]
     cookies = [part.strip() for name, value in lowered if name == "cookie" for part in value.split(";")]
     return _join((pair for pair in lowered if pair[0] != "cookie"), ","), cookies

@@ -41,7 +41,7 @@ def read_hint(line: bytes) -> dict[int, datetime]:
 
 
 def hearing(poller: Poller, relay: OutboxRelay | None) -> Tell:
-    """What is told of the hints of other processes."""
+    """Return what is told of the hints of other processes."""
 
     def hear(due: Due) -> None:
         poller.note_due(due)

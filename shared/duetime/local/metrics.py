@@ -106,7 +106,7 @@ def _histogram(distribution: Distribution, pollers: Mapping[str, Observed]) -> M
 
 
 def _buckets(snapshot: HistogramSnapshot) -> list[tuple[str, float]]:
-    """Prometheus counts upwards: each bucket holds all that is in the ones before."""
+    """Return the buckets as Prometheus wants them: each holds all that is in the ones before."""
     bounds = [*map(str, snapshot.bounds), "+Inf"]
     return list(zip(bounds, accumulate(snapshot.counts), strict=True))
 
@@ -131,7 +131,7 @@ class ApiMetrics:
         self._counted = cache(self._with_labels)
 
     def count(self, served: ServedRequest) -> None:
-        """Safe to call from several threads."""
+        """Count a request. Safe to call from several threads."""
         method = served.method if served.method in _METHODS else "other"
         requests, durations = self._counted(method, served.route or "none", str(served.status))
         requests.inc()

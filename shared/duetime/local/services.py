@@ -115,7 +115,7 @@ def _exit_now(code: int) -> None:
 
 
 def _read_lines(on_line: OnLine) -> None:
-    """Until the end. Without a buffered stream: a thread that is blocked in one keeps the interpreter from ending."""
+    """Read until the end, unbuffered: a thread blocked in a buffered stream keeps the interpreter from ending."""
     rest = b""
     while read := os.read(0, 65_536):
         *lines, rest = (rest + read).split(b"\n")

@@ -81,7 +81,7 @@ class HookEvents:
         )
 
     def _take(self, results: list[CallbackResult]) -> None:
-        """Called in the sender's thread."""
+        """Take results, in the sender's thread."""
         with self._changed:
             self._results.update((result.key, result) for result in results)
             self._changed.notify_all()

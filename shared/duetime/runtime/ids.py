@@ -18,8 +18,8 @@ def new_id() -> str:
 
 
 def new_worker_id() -> str:
-    """Unique for ever, and telling which host and process it was: ``host:pid:random``, and ``:life`` where there is
-    one that ``process_life.has_died`` knows."""
+    """Make an id that is unique for ever and tells the host and process: ``host:pid:random``, and ``:life`` where
+    there is one that ``process_life.has_died`` knows."""
     parts = (socket.gethostname(), str(os.getpid()), new_id()[-12:], name_of_life())
     return ":".join(part for part in parts if part)
 

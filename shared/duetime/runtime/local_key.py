@@ -78,7 +78,7 @@ def _cipher(key: bytes) -> AESGCM:
 
 
 def key_id_of(key: bytes) -> bytes:
-    """Tells keys apart, and tells nothing of the key."""
+    """Return what tells keys apart, and tells nothing of the key."""
     return hashlib.sha256(b"duetime key id\0" + key).digest()[:_KEY_ID_BYTES]
 
 
@@ -188,7 +188,7 @@ def _write_durably(path: Path, text: bytes) -> None:
 
 
 def _make_durable(directory: Path) -> None:
-    """Secrets that are encrypted with a key must not outlive its name in the directory."""
+    """Make a new name in the directory durable: secrets must not outlive the key that they are encrypted with."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -198,7 +198,7 @@ def _make_durable(directory: Path) -> None:
 
 @contextmanager
 def _as_unavailable() -> Iterator[None]:
-    """A file that has become unusable while the process runs is no setting any more."""
+    """Raise ``SecretUnavailable`` for a file that has become unusable while the process runs."""
     try:
         yield
     except InvalidSettings as error:

@@ -200,7 +200,7 @@ class OutboxFunction:
         return summary
 
     def _remove_expired(self, deadline: float) -> None:
-        """Calls that have expired go, each with the event that tells of it."""
+        """Remove calls that have expired, each with the event that tells of it."""
         while self._clock.monotonic() < deadline:
             now = round_down(self._clock.now())
             event_of = partial(deleted, reason=DeletionReason.EXPIRY, new_id=self._new_id, now=now)

@@ -49,7 +49,7 @@ def opened_relay(
     *,
     on_stored: Callable[[Sequence[Timer]], None],
 ) -> Iterator[OutboxRelay | None]:
-    """The relay of this process; None when it is to publish nothing. ``OutboxRelay.run`` has ended by the end.
+    """Yield the relay of this process; None when it is to publish nothing. ``OutboxRelay.run`` has ended by the end.
 
     What ``store.calls`` writes of events wakes it. ``on_stored`` is told of the timers that deliver to webhooks: a
     hint for the poller here.

@@ -345,7 +345,7 @@ def read_shard_ids(event: object) -> list[int] | None:
 
 
 def to_ranges(shard_ids: Sequence[int]) -> list[list[int]]:
-    """Ascending ids as ``[first, last]`` pairs, both ends inclusive."""
+    """Return ascending ids as ``[first, last]`` pairs, both ends inclusive."""
     ranges: list[list[int]] = []
     for shard_id in shard_ids:
         if ranges and ranges[-1][1] == shard_id - 1:

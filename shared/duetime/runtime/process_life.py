@@ -52,8 +52,8 @@ def _address(name: str) -> str:
 
 @cache
 def _place() -> str | None:
-    """Where names of sockets are unique. None on other systems than Linux, and on Lambda: its machines are copies of
-    a running one, and could not tell themselves apart."""
+    """Return the place in which names of sockets are unique. None on other systems than Linux, and on Lambda: its
+    machines are copies of a running one, and could not tell themselves apart."""
     if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
         return None
     try:

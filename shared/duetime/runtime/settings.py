@@ -289,8 +289,11 @@ def load_settings(
 
 
 def _reads_file(model: type[Settings]) -> bool:
-    """Functions have no working directory. A command that calls a server may run in anyone's, whose file must not say
-    where the API key goes."""
+    """Tell whether ``duetime.toml`` counts.
+
+    Functions have no working directory. A command that calls a server may run in anyone's, whose file must not say
+    where the API key goes.
+    """
     return not issubclass(model, LambdaSettings | ClientSettings)
 
 

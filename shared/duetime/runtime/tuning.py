@@ -266,7 +266,7 @@ class ExecutionTuning(CallTuning, RedactionTuning):
 
 
 def _parse_origins(text: str) -> frozenset[str]:
-    """Origins as browsers send them, comma separated. Raises ``ValueError`` that shows none of them."""
+    """Parse origins as browsers send them, comma separated. Raises ``ValueError`` that shows none of them."""
     origins = frozenset(item.strip().lower() for item in text.split(",")) if text.strip() else frozenset()
     for origin in origins:
         if _ORIGIN.fullmatch(origin) is None or _IMPLIED_PORT.fullmatch(origin):

@@ -69,7 +69,7 @@ def is_in_memory(url: str) -> bool:
 
 @contextmanager
 def opened_store(url: str) -> Iterator[Store]:
-    """The store of ``url``, closed at the end. Raises ``InvalidSettings`` for a URL that names none."""
+    """Yield the store of ``url``, closed at the end. Raises ``InvalidSettings`` for a URL that names none."""
     from duetime.stores.open import open_store
 
     store = open_store(url)
@@ -81,7 +81,7 @@ def opened_store(url: str) -> Iterator[Store]:
 
 @contextmanager
 def chosen_store(url: str) -> Iterator[Store]:
-    """``opened_store`` for those who begin to rely on it: says how far a store is proved that is not supported."""
+    """Yield the store as ``opened_store`` does; log how far it is proved, if it is not a supported one."""
     with opened_store(url) as store:
         kind = BY_SCHEME[url.partition(":")[0]]
         if kind.level is not SupportLevel.SUPPORTED:
@@ -96,7 +96,7 @@ def chosen_store(url: str) -> Iterator[Store]:
 
 
 def make_ready(store: Store, url: str) -> None:
-    """An SQLite file is this process's own to create and migrate. Any other store is initialised when it is empty;
+    """Create or migrate an SQLite file, which is this process's own. Initialise any other store when it is empty;
     else it must be of this program's version already, since others may be using it.
 
     Raises ``StoreError``.
@@ -298,7 +298,7 @@ def opened_poller(
     secret_box: SecretBox | None,
     hook: HookEvents | None = None,
 ) -> Iterator[Poller]:
-    """A poller, closed at the end. ``Poller.run`` has drained it by then. ``hook`` is closed before the poller is."""
+    """Yield a poller, closed at the end, when ``Poller.run`` has drained it. ``hook`` is closed before it is."""
     poller = make_poller(store, settings, clock, events=hook, secret_box=secret_box)
     try:
         yield poller
@@ -314,7 +314,7 @@ def chosen_hook(settings: LocalEvents) -> HookEvents | None:
 
 
 def make_hook(url: str) -> HookEvents:
-    """Events to the operator's URL, wherever that is: the egress policy is about the clients' URLs."""
+    """Make what sends events to the operator's URL, wherever that is: the egress policy is for clients' URLs."""
     from duetime.delivery.curl import CurlSender
     from duetime.delivery.egress import ANYWHERE
     from duetime.delivery.sender_thread import SenderThread
@@ -372,7 +372,7 @@ def write_line(line: str) -> None:
 
 
 def log_to_lambda(settings: Settings) -> None:
-    """Lambda takes a line on standard output for an event."""
+    """Log to standard output, of which Lambda takes each line for an event."""
     configure_logging(settings.log_format, settings.log_level, sys.stdout)
 
 
@@ -384,7 +384,7 @@ def make_waker(store: Store, clock: StoreClock, settings: WakingSettings) -> Cal
 
 
 def _lambda_invoke() -> Invoke:
-    """Asynchronous invocation through AWS's API; the client is made when it is first used."""
+    """Return what invokes a function asynchronously through AWS's API; the client is made when it is first used."""
     client: Any = None
 
     def invoke(function_arn: str, event: dict[str, Any]) -> None:

@@ -39,5 +39,5 @@ class AsyncApiKeys:
         return self._transport.items("listApiKeys", self._path, ApiKey, [("limit", str(page_size))])
 
     async def delete(self, key_id: str) -> None:
-        """Whichever it is, the one in use too."""
+        """Delete a key, whichever it is: the one in use too."""
         await self._transport.send(removing("deleteApiKey", f"{self._path}/{segment('key_id', key_id)}"))

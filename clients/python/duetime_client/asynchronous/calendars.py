@@ -51,7 +51,7 @@ class AsyncCalendars:
         return await self._transport.send(request)
 
     async def delete(self, name: str, *, if_revision: int | None = None) -> None:
-        """Schedules that name it do not fire until there is one with its name again."""
+        """Delete a calendar. Schedules that name it do not fire until there is one with its name again."""
         await self._transport.send(removing("deleteCalendar", _of(name), if_revision=if_revision))
 
 

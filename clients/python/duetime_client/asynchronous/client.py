@@ -84,7 +84,7 @@ class AsyncDuetime:
         return AsyncSigningSecrets.of_namespace(self._transport, namespace)
 
     def shards(self, *, page_size: int = bodies.PAGE_ITEMS) -> AsyncIterator[Shard]:
-        """Shards and who polls them, in order of id."""
+        """List shards and who polls them, in order of id."""
         return self._transport.items("listShards", "/v1/shards", Shard, [("limit", str(page_size))])
 
     async def principal(self) -> Principal:

@@ -114,7 +114,7 @@ class AsyncServiceCalls:
     def upcoming(
         self, *, due_to: datetime | None = None, page_size: int = bodies.PAGE_ITEMS
     ) -> AsyncIterator[ServiceCall]:
-        """Scheduled calls, what comes next first, up to those due before ``due_to``."""
+        """List scheduled calls, what comes next first, up to those due before ``due_to``."""
         query = bodies.query(status=CallStatus.SCHEDULED, order="dueAt", due_to=due_to, limit=page_size)
         return self._transport.items("listServiceCalls", self._path, ServiceCall, query)
 

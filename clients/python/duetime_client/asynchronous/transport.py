@@ -100,7 +100,7 @@ class AsyncTransport:
                 return total
 
     async def follow(self, following: Following) -> AsyncGenerator[CallEvent, None]:
-        """Events, until there will be no more."""
+        """Yield events until there will be no more."""
         while not following.is_over:
             response = None
             try:

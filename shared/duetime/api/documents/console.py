@@ -119,7 +119,7 @@ def get_console_file(services: Services, request: Request, *, version: str, file
 
 
 def _file_reply(request: Request, found: ConsoleFile, cache_control: str) -> Reply:
-    """304 when ``If-None-Match`` names what the file is now."""
+    """Return the file; 304 when ``If-None-Match`` names what it is now."""
     headers = {**_HEADERS, "cache-control": cache_control, "etag": f'"{found.tag}"'}
     known = if_none_match(request)
     if known is not None and known.match_text(found.tag):

@@ -115,7 +115,7 @@ def _path_parameter(name: str) -> Json:
 
 
 def response_headers(route: Route, status: int, *, has_revision: bool) -> Json:
-    """References to the headers of a response; ``has_revision``: its body is of a resource with an ETag."""
+    """Return references to the headers of a response. ``has_revision``: its body is of a resource with an ETag."""
     names = [_REQUEST_ID]
     if has_revision or status == 304:
         names.append(_ETAG)

@@ -32,7 +32,7 @@ _PYTHON_TYPES: Final[dict[str, tuple[type, ...]]] = {
 def schemas_of(
     requests: Sequence[type[RequestModel]], responses: Sequence[type[ResponseModel]]
 ) -> tuple[References, Json]:
-    """References to the models, and the definitions of them and of all that they refer to."""
+    """Return references to the models, and the definitions of them and of all that they refer to."""
     of_requests, whole = models_json_schema(
         [(model, "validation") for model in requests],
         by_alias=True,
@@ -51,7 +51,7 @@ def schemas_of(
 
 
 def parameter_schema(name: str, schema: Json, definitions: Json) -> Json:
-    """A parameter is given or not: there is no null, and no reference to what is used nowhere else."""
+    """Return the schema of a parameter, which is never null, without references."""
     alternatives = [one for one in schema.get("anyOf", []) if one != {"type": "null"}]
     if len(alternatives) == 1:
         rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}

@@ -193,7 +193,7 @@ class _Attempt:
             self._write(replace(self._content, claimed_at=lapsed), KEPT_FOR)
 
     def _write(self, content: _Content, kept_for: timedelta) -> None:
-        """The response is given whether this succeeds or not: a claim that is left behind lapses."""
+        """Write the row. The request is answered even when this fails: a claim that is left behind lapses."""
         self._content = content
         try:
             self._put(kept_for=kept_for)
@@ -219,7 +219,7 @@ def _fingerprint(request: Request) -> str:
 
 
 def _ids_of(key: str, first_at: datetime) -> NewId:
-    """UUIDs of version 7, as ``new_id`` makes them, by their number: of one key at one time always the same."""
+    """Return what makes UUIDs of version 7 as ``new_id`` does: for one key at one time always the same ones."""
     numbers = count()
 
     def new_id() -> str:

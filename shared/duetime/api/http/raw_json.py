@@ -58,13 +58,13 @@ def _refuse_constant(name: str) -> Never:
 
 
 def _number(text: str) -> int | float:
-    """JSON has no integers: 16.0 is the number 16, as JSON Schema has it."""
+    """Read a number with a point or an exponent. As in JSON Schema, 16.0 is the integer 16."""
     number = float(text)
     return int(number) if number.is_integer() else number
 
 
 def _integer(digits: str) -> int | float:
-    """Plain integers are small; one that is absurdly long is out of every range, and slow to convert."""
+    """Read an integer. An absurdly long one is out of every range and slow to convert, so it becomes a float."""
     return int(digits) if len(digits) <= _MAX_INTEGER_DIGITS else float(digits)
 
 
@@ -181,7 +181,7 @@ def _after_space(text: str, index: int) -> int:
 
 
 def has_lone_surrogate(json_text: str) -> bool:
-    """True when a string in ``json_text`` holds an escaped surrogate that is not one of a pair."""
+    """Tell whether a string in ``json_text`` holds an escaped surrogate that is not one of a pair."""
     pending = -1
     for escape in _ESCAPE.finditer(json_text):
         unit = escape[1]

@@ -85,7 +85,7 @@ def headers_schema(description: str) -> dict[str, Any]:
 
 
 def _retry_policy_schema(component: str, description: str, properties: dict[str, Any]) -> dict[str, Any]:
-    """``properties`` are those that the policy has beside the common ones."""
+    """Make the schema of a retry policy. ``properties`` are those that it has beside the common ones."""
     attempts: dict[str, Any] = {
         "type": "integer",
         "minimum": 1,
@@ -123,7 +123,7 @@ def _absent(*names: str) -> dict[str, Any]:
 
 
 def at_most_one_of(*names: str) -> dict[str, Any]:
-    """In a ``not``, since generators make a type per branch of a ``oneOf``."""
+    """Ask for one of the members at most: by a ``not``, since generators make a type per branch of a ``oneOf``."""
     return {"not": {"anyOf": [{"allOf": [given(one), given(other)]} for one, other in combinations(names, 2)]}}
 
 

@@ -120,7 +120,7 @@ class Route:
 
     @cached_property
     def problem_statuses(self) -> tuple[int, ...]:
-        """The statuses of the problems that the route answers with: those that its parts imply, and its own."""
+        """Return the statuses of the route's problems: those that its parts imply, and its own."""
         # 400: a key in the query, if nothing else.
         # 429: of the store, which a public route does without.
         implied = {400} if self.permission is PUBLIC else {400, 401, 403, 429}

@@ -45,7 +45,7 @@ def read_target(body: ScheduleFields, space: Namespace, schedule_id: str, contex
 
 
 def _check_tags(tags: Sequence[str], own: str) -> None:
-    """``own`` is the one that each call has beside ``tags``."""
+    """Check that each call has room for ``own``, which it gets beside ``tags``."""
     if len(tags) >= MAX_TAGS:
         raise InvalidInput(
             "serviceCall.tags", f"must have at most {MAX_TAGS - 1} items: each call has the tag {own!r}"

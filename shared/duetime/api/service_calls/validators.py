@@ -19,7 +19,7 @@ def name(value: str) -> str:
 
 
 def headers(value: str) -> str:
-    """Headers of the request that is sent."""
+    """Check the headers of the request that is sent."""
     check_headers(value, is_reserved_in_calls)
     for header, content in decode_unique(value).items():
         if content == REDACTED:

@@ -88,7 +88,7 @@ def _spread_ms(value: Any) -> int:
 
 
 def _dst_of_one(value: Any) -> Dst:
-    """It cannot be ``both``: a timer fires once."""
+    """Read ``dst`` of a timer. It cannot be ``both``: a timer fires once."""
     if not isinstance(value, str) or value.casefold() not in (Dst.ONCE, Dst.SKIP):
         raise ValueError("must be once or skip")
     return Dst(value.casefold())

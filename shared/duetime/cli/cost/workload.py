@@ -49,7 +49,7 @@ class Workload:
 
     @property
     def awake_seconds(self) -> float:
-        """For which pollers on Lambda run."""
+        """Return for how many seconds of the month pollers on Lambda run."""
         if not self.may_sleep:
             return SECONDS
         return min(self.active_seconds, self.timers_per_month * counts.AWAKE_SECONDS_OF_A_TIMER)
@@ -64,7 +64,7 @@ class Workload:
 
     @property
     def requests(self) -> float:
-        """Requests that create."""
+        """Return how many requests create timers."""
         return self.timers_per_month / self.timers_per_request
 
     @property

@@ -232,7 +232,7 @@ def check_sources(stack: Stack, now: datetime) -> Iterator[Finding]:  # noqa: AR
 
 
 def check_queues(stack: Stack, now: datetime) -> Iterator[Finding]:  # noqa: ARG001
-    """Dead letters are there for people."""
+    """Find dead letters: somebody is to look at them."""
     for part in _PARTS:
         url = stack.resource(f"{part}DeadLetters")
         found = stack.ask("sqs", "get_queue_attributes", QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
@@ -245,7 +245,7 @@ def check_queues(stack: Stack, now: datetime) -> Iterator[Finding]:  # noqa: ARG
 
 
 def check_tables(stack: Stack, now: datetime) -> Iterator[Finding]:  # noqa: ARG001
-    """Settings that somebody may have changed since the stack was deployed, and the key of the secrets."""
+    """Find tables whose settings were changed since the stack was deployed, and a bad key of the secrets."""
     for logical_id in ("Timers", "ServiceCalls"):
         name = stack.resource(logical_id)
         table = stack.ask("dynamodb", "describe_table", TableName=name)["Table"]
@@ -285,7 +285,7 @@ def check_concurrency(stack: Stack, now: datetime) -> Iterator[Finding]:  # noqa
 
 
 def check_settings(stack: Stack, now: datetime) -> Iterator[Finding]:  # noqa: ARG001
-    """Parameters that the poller does not take, and those that contradict each other."""
+    """Find parameters that the poller does not take, and those that contradict each other."""
     found = stack.ask("lambda", "get_function_configuration", FunctionName=stack.resource("Poller"))
     environ = found["Environment"]["Variables"]
     try:

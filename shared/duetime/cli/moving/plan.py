@@ -164,7 +164,7 @@ def _as_told(member: str, value: Any) -> Any:
 
 
 def _differences(stored: Mapping[str, Any], would: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """``would``: what will be stored."""
+    """Return what is stored and what will be (``would``), of each member that differs."""
     from duetime_client.bodies import SCHEDULE
 
     members = [member for member, _ in SCHEDULE.values() if member not in ("id", "paused")]

@@ -151,7 +151,7 @@ def _read_success(result: CallbackResult, now: datetime) -> Classification:
 
 
 def _read_wait(result: CallbackResult, ack: object, now: datetime) -> Classification:
-    """The work is not done, and for how long to wait must be known: what cannot be read is tried again."""
+    """Read for how long to wait for an answer. What cannot be read is tried again: the work is not done."""
     try:
         if not isinstance(ack, dict) or not isinstance(within := ack.get("within"), str | int | float):
             raise ValueError('must be an object with a duration "within"')

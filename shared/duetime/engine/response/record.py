@@ -238,8 +238,11 @@ class Recorder:
                 self._wake.set()
 
     def _end_otherwise(self, refused: _Item) -> None:
-        """The timer ends, which says less than its outcome does. Where the store refuses that as well, both are tried
-        again, ever later: firing the timer again would only add to the damage."""
+        """End the timer, which says less than its outcome does.
+
+        Where the store refuses that as well, both are tried again, ever later: firing the timer again would only add
+        to the damage.
+        """
         attempt, instead_of = refused.attempt, refused.instead_of
         if instead_of is None:
             end = unrecorded(refused.outcome.of_attempt, now=self._clock.now(), settings=self._settings)
