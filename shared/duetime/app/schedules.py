@@ -108,7 +108,7 @@ class Schedules:
         schedule_id, times = asked.schedule_id, self._times(namespace, asked, now)
         for _ in range(_TRIES):  # whoever creates or removes it in between makes another try necessary
             result = self._apply(
-                namespace, schedule_id, lambda timer: _replaced(timer, asked, times, now), now, wanted
+                namespace, schedule_id, lambda timer: _replaced(timer, asked, times, now), now=now, wanted=wanted
             )
             if result.status not in (ChangeStatus.NOT_FOUND, ChangeStatus.UNREADABLE):
                 return self._stored(_or_raise(result, namespace, schedule_id), schedule_id, is_new=False)
@@ -212,7 +212,7 @@ class Schedules:
             digest = _digest(content, changed.policy, is_paused=changed.pause is not None)
             return standing_at(replace(timer, content=content, digest=digest), changed, now=now)
 
-        return self._change(namespace, schedule_id, update, now, wanted)
+        return self._change(namespace, schedule_id, update, now=now, wanted=wanted)
 
     def pause(
         self,
@@ -237,7 +237,7 @@ class Schedules:
                 return timer
             return standing_at(timer, paused(schedule, Pause(now, reason)), now=now)
 
-        return self._change(namespace, schedule_id, pause, now, wanted)
+        return self._change(namespace, schedule_id, pause, now=now, wanted=wanted)
 
     def resume(
         self, namespace: Namespace, schedule_id: str, *, now: datetime, wanted: Revisions | None = None
@@ -251,7 +251,7 @@ class Schedules:
                 return timer
             return standing_at(timer, resumed(schedule), now=now)
 
-        return self._change(namespace, schedule_id, resume, now, wanted)
+        return self._change(namespace, schedule_id, resume, now=now, wanted=wanted)
 
     def trigger(
         self, namespace: Namespace, schedule_id: str, *, trigger_id: str, at: datetime, now: datetime
@@ -275,10 +275,11 @@ class Schedules:
         namespace: Namespace,
         schedule_id: str,
         change: Callable[[Timer], Timer],
+        *,
         now: datetime,
         wanted: Revisions | None,
     ) -> Timer:
-        result = self._apply(namespace, schedule_id, change, now, wanted)
+        result = self._apply(namespace, schedule_id, change, now=now, wanted=wanted)
         timer = _or_raise(result, namespace, schedule_id)
         self.on_stored([timer])
         return timer
@@ -288,6 +289,7 @@ class Schedules:
         namespace: Namespace,
         schedule_id: str,
         change: Callable[[Timer], Timer],
+        *,
         now: datetime,
         wanted: Revisions | None,
     ) -> ChangeResult:
