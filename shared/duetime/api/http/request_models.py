@@ -15,7 +15,7 @@ from duetime.api.http.raw_json import Shape
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, MAX_ATTEMPTS, MIN_INTERVAL_SECONDS
 from duetime.domain.service_calls import ONE_ATTEMPT
 from duetime.domain.targets import MAX_ARN_CHARACTERS
-from duetime.domain.times import MAX_DURATION_CHARACTERS, MAX_DURATION_SECONDS
+from duetime.domain.times import MAX_DURATION_CHARACTERS, MAX_DURATION_SECONDS, parse_duration
 
 MAX_PAGE_ITEMS: Final = 500
 DEFAULT_PAGE_ITEMS: Final = 50
@@ -180,7 +180,7 @@ def any_case(kind: type[EnumT]) -> BeforeValidator:
 
 
 Instant = Annotated[datetime, PlainValidator(validators.instant), WithJsonSchema(_INSTANT_SCHEMA)]
-Duration = Annotated[float, PlainValidator(validators.duration_seconds), WithJsonSchema(duration_schema())]
+Duration = Annotated[float, PlainValidator(parse_duration), WithJsonSchema(duration_schema())]
 CallbackUrl = Annotated[str, AfterValidator(validators.callback_url), WithJsonSchema(_URL_SCHEMA)]
 TargetArn = Annotated[str, AfterValidator(validators.target_arn), WithJsonSchema(_ARN_SCHEMA)]
 RetryPolicy = Annotated[str, AfterValidator(validators.retry_policy), WithJsonSchema(_RETRY_POLICY_SCHEMA)]

@@ -149,3 +149,7 @@ def encode_ascii(model: ResponseModel) -> str:
 
 def json_reply(status: int, model: ResponseModel, headers: Mapping[str, str] | None = None) -> Reply:
     return Reply(status=status, body=encode(model), headers=headers or {})
+
+
+def ascii_reply(model: ResponseModel) -> Reply:
+    return Reply(status=200, body=encode_ascii(model))

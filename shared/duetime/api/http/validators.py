@@ -20,7 +20,7 @@ from duetime.domain.api_keys import MAX_KEY_SECONDS
 from duetime.domain.retry import RetryPolicy, parse_retry_policy
 from duetime.domain.secrets import MAX_OVERLAP_SECONDS
 from duetime.domain.targets import is_arn, parse_arn
-from duetime.domain.times import parse_duration, parse_instant, read_seconds
+from duetime.domain.times import parse_instant, read_seconds
 
 MAX_URL_CHARACTERS = 2048
 MAX_HEADERS = 32
@@ -80,10 +80,6 @@ def whole_number(least: int, most: int) -> Callable[[Any], int]:
         return int(value)
 
     return read
-
-
-def duration_seconds(value: Any) -> float:
-    return parse_duration(value)
 
 
 def overlap_seconds(value: Any) -> float:

@@ -15,7 +15,7 @@ from duetime.api.http.batches import (
 from duetime.api.http.parsing import read_items, validate
 from duetime.api.http.raw_json import RawObject
 from duetime.api.http.request import Reply, Request
-from duetime.api.http.responses import encode_ascii
+from duetime.api.http.responses import ascii_reply
 from duetime.api.http.route import Route
 from duetime.api.service_calls.parsing import CORRELATION_ID, read_submission
 from duetime.api.service_calls.requests import (
@@ -66,7 +66,7 @@ def submit_service_calls(services: Services, request: Request, *, tenant: str) -
         return item_result(result.call.call_id, result, status=202 if result.is_new else 200)
 
     items = each_item(found, read, lambda some: services.calls.submit_many(tenant, some, now=now), submitted)
-    return Reply(status=200, body=encode_ascii(BatchResponse(items)))
+    return ascii_reply(BatchResponse(items))
 
 
 @Route(
@@ -109,4 +109,4 @@ def _each_ref(
         return wanted.id, AskedCall(CallRef(tenant, wanted.id), revisions)
 
     items = each_item(found, read, lambda asked: act(asked, new_id=context.new_id, now=now), item_result)
-    return Reply(status=200, body=encode_ascii(BatchResponse(items)))
+    return ascii_reply(BatchResponse(items))

@@ -13,7 +13,7 @@ from duetime.api.http.page_size import page_reply
 from duetime.api.http.parsing import read_query
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.request_models import PageQuery
-from duetime.api.http.responses import encode_ascii
+from duetime.api.http.responses import ascii_reply, encode_ascii
 from duetime.api.http.route import Route
 from duetime.api.service_calls.requests import CallQuery, EventQuery
 from duetime.api.service_calls.responses import (
@@ -117,7 +117,7 @@ def get_execution(
     found = calls.store.get_execution(tenant, service_call_id, execution_id) if is_uuid(execution_id) else None
     if found is None:
         raise ExecutionNotFound(service_call_id, execution_id)
-    return Reply(status=200, body=encode_ascii(execution_response(found)))
+    return ascii_reply(execution_response(found))
 
 
 @Route(
@@ -145,7 +145,7 @@ def list_events(services: Services, request: Request, *, tenant: str, service_ca
     events = calls.store.list_events(tenant, service_call_id, after=after, limit=query.limit)
     next_after = events[-1].sequence if events else after
     page = EventPage([event_response(event) for event in events], next_after, is_complete(call, events))
-    return Reply(status=200, body=encode_ascii(page))
+    return ascii_reply(page)
 
 
 def is_complete(call: ServiceCall, events: Sequence[CallEvent]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from duetime.api.context import Services
 from duetime.api.http.request import Reply, Request
-from duetime.api.http.responses import encode_ascii
+from duetime.api.http.responses import ascii_reply
 from duetime.api.http.route import Route
 from duetime.api.timers.endpoints import read_address
 from duetime.api.timers.responses import AttemptPage, attempt_response
@@ -32,4 +32,4 @@ def list_attempts(services: Services, request: Request, *, namespace: str, timer
 def attempts_reply(services: Services, request: Request, timer: Timer) -> Reply:
     rules = services.context.redaction
     shown = [shown_attempt(each, request.principal, rules) for each in read_attempts(timer.attempt_log)]
-    return Reply(status=200, body=encode_ascii(AttemptPage([attempt_response(each) for each in shown], None)))
+    return ascii_reply(AttemptPage([attempt_response(each) for each in shown], None))

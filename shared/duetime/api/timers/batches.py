@@ -16,7 +16,7 @@ from duetime.api.http.batches import (
 from duetime.api.http.parsing import read_batch, read_items, validate
 from duetime.api.http.raw_json import RawObject
 from duetime.api.http.request import Reply, Request
-from duetime.api.http.responses import encode_ascii
+from duetime.api.http.responses import ascii_reply
 from duetime.api.http.route import Route
 from duetime.api.timers.parsing import check_id, read_timer
 from duetime.api.timers.requests import (
@@ -68,7 +68,7 @@ def create_timers(services: Services, request: Request, *, namespace: str) -> Re
         return services.timers.put_many(timers, mode=PutMode.CREATE, now=now)
 
     items = each_item(found, read, put, created)
-    return Reply(status=200, body=encode_ascii(BatchResponse(items)))
+    return ascii_reply(BatchResponse(items))
 
 
 @Route(
@@ -82,7 +82,7 @@ def create_timers(services: Services, request: Request, *, namespace: str) -> Re
 def cancel_timers(services: Services, request: Request, *, namespace: str) -> Reply:
     """Cancel up to 500 waiting timers, which stay readable. Each succeeds or fails alone."""
     items = _each_ref(services, request, namespace, services.timers.cancel_many, item_result)
-    return Reply(status=200, body=encode_ascii(BatchResponse(items)))
+    return ascii_reply(BatchResponse(items))
 
 
 @Route(
@@ -102,7 +102,7 @@ def delete_timers(services: Services, request: Request, *, namespace: str) -> Re
         return DeletedItem(timer_id, 200, attempt_in_flight=result.attempt_in_flight)
 
     items = _each_ref(services, request, namespace, services.timers.delete_many, deleted)
-    return Reply(status=200, body=encode_ascii(DeletedBatch(items)))
+    return ascii_reply(DeletedBatch(items))
 
 
 def _each_ref(

@@ -12,7 +12,7 @@ from duetime.api.http.errors import FieldError, InvalidFields
 from duetime.api.http.parsing import read_body, validate
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.request_models import PLAIN_SHAPE
-from duetime.api.http.responses import encode_ascii, instant
+from duetime.api.http.responses import ascii_reply, instant
 from duetime.api.http.route import Route
 from duetime.api.timers.parsing import check_id, read_filter
 from duetime.api.timers.requests import DEFAULT_REDRIVE_ITEMS, RedriveBody
@@ -50,7 +50,7 @@ def redrive_within(services: Services, request: Request, space: Namespace) -> Re
         if others:
             raise InvalidFields([FieldError(name, "cannot be given together with ids") for name in others])
         done = _redrive_by_ids(services, space, body.ids)
-    return Reply(status=200, body=encode_ascii(done))
+    return ascii_reply(done)
 
 
 def _redrive_by_filter(
