@@ -323,19 +323,19 @@ class EngineTuning(KeySettings, EgressSettings, TimerTuning, ExecutionTuning):
         default=None,
         ge=0,
         le=100_000,
-        description="Slow callbacks in flight (longer than 250 ms), in addition. Default: 4/5 of max_in_flight.",
+        description="Slow callbacks in flight (longer than 250 ms), in addition. None: 4/5 of max_in_flight.",
     )
     max_in_flight_per_namespace: int | None = Field(
         default=None,
         ge=1,
         le=100_000,
-        description="Callbacks in flight of one namespace, with slow ones. Default: 4/5 of max_in_flight.",
+        description="Callbacks in flight of one namespace, with slow ones. None: 4/5 of max_in_flight.",
     )
     max_in_flight_per_host: int | None = Field(
         default=None,
         ge=1,
         le=100_000,
-        description="Callbacks in flight to one host, with slow ones; 3/4 of them for one namespace. Default: 1/2 of"
+        description="Callbacks in flight to one host, with slow ones; 3/4 of them for one namespace. None: 1/2 of"
         " max_in_flight.",
     )
     initial_window: int = Field(

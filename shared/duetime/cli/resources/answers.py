@@ -20,7 +20,7 @@ _KINDS: dict[str, tuple[str, tuple[Decorator, ...]]] = {
         (
             click.option("--message", help="Why it failed."),
             click.option(
-                "--retry/--no-retry", default=None, help="Whether there may be another attempt. Default: yes."
+                "--retry/--no-retry", default=None, help="Whether there may be another attempt.  [default: yes]"
             ),
         ),
     ),
@@ -43,7 +43,7 @@ def _add(group: click.Group, answer: str, text: str, items: str, operation: str,
     @options(*more[:1])
     @click.argument("firing_id", metavar="FIRING")
     @options(*more[1:])
-    @click.option("--attempt", type=int, help="The attempt that is answered for. Default: the present one.")
+    @click.option("--attempt", type=int, help="The attempt that is answered for.  [default: the present one]")
     @json_option
     @on_server(operation)
     def act(*, remote: Remote, namespace: str, firing_id: str, as_json: bool, **given: Any) -> None:
