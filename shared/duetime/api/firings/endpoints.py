@@ -24,8 +24,8 @@ from duetime.api.http.responses import Instant as ShownInstant
 from duetime.api.http.responses import ResponseModel, instant, json_reply
 from duetime.api.http.route import Route
 from duetime.api.http.router import read_id
-from duetime.api.schedules.endpoints import address_of
-from duetime.api.timers.endpoints import read_address
+from duetime.api.schedules.endpoints import schedule_address
+from duetime.api.timers.endpoints import timer_address
 from duetime.delivery.firing_urls import firing_signature, signed_life
 from duetime.domain import ids
 from duetime.domain.answers import (
@@ -131,7 +131,7 @@ def answer_timer(
     """
     query = read_query(AnswerQuery, request)
     life = _signed_life(services, request, query, (namespace, "timers", read_id(timer_id), firing_id))
-    space, timer_id = read_address(services, request, namespace, timer_id)
+    space, timer_id = timer_address(services, request, namespace, timer_id)
     given = _read_answer(request, query, firing_id, answer)
     return _answered(services, space, [timer_id], replace(given, life=life))
 
@@ -147,7 +147,7 @@ def answer_occurrence(
     """Answer for an occurrence whose receiver responded 202 with `ack`: it is done, it failed, or it goes on."""
     query = read_query(OccurrenceAnswerQuery, request)
     life = _signed_life(services, request, query, (namespace, "schedules", read_id(schedule_id), firing_id))
-    space, schedule_id = address_of(services, request, namespace, schedule_id)
+    space, schedule_id = schedule_address(services, request, namespace, schedule_id)
     timer_ids, given = _timers_of(schedule_id, query.scheduled_at), _read_answer(request, query, firing_id, answer)
     return _answered(services, space, timer_ids, replace(given, life=life))
 

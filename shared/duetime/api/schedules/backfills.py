@@ -8,7 +8,7 @@ from duetime.api.http.request import Reply, Request
 from duetime.api.http.request_models import PLAIN_SHAPE, PagedBody
 from duetime.api.http.responses import instant, json_reply
 from duetime.api.http.route import Route
-from duetime.api.schedules.endpoints import address_of
+from duetime.api.schedules.endpoints import schedule_address
 from duetime.api.schedules.requests import BackfillBody
 from duetime.api.schedules.responses import BackfillResponse, CancelBackfillResponse
 from duetime.app.backfill import BackfillRange
@@ -29,7 +29,7 @@ _BACKFILL = "/v1/namespaces/<namespace>/schedules/<schedule_id>/backfill"
 )
 def backfill_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Send occurrences of the past once more, or late: a page of those in the range, at a bounded rate."""
-    space, schedule_id = address_of(services, request, namespace, schedule_id)
+    space, schedule_id = schedule_address(services, request, namespace, schedule_id)
     body = validate(BackfillBody, read_body(request, PLAIN_SHAPE))
     values = (instant(body.from_at), instant(body.to_at), body.rate_limit, body.dry_run)
     cursors = services.cursors.of(request.principal, "backfill", space.name, schedule_id, *values)
@@ -52,7 +52,7 @@ def backfill_schedule(services: Services, request: Request, *, namespace: str, s
 )
 def cancel_backfill(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Remove what the backfills of a schedule are still to send: a page of it. What is in flight ends."""
-    space, schedule_id = address_of(services, request, namespace, schedule_id)
+    space, schedule_id = schedule_address(services, request, namespace, schedule_id)
     body = validate(PagedBody, read_body(request, PLAIN_SHAPE, is_optional=True))
     cursors = services.cursors.of(request.principal, "cancelBackfill", space.name, schedule_id, body.dry_run)
     page = services.backfills.cancel_page(space, schedule_id, services.work(body, cursors))

@@ -30,7 +30,7 @@ from duetime.api.schedules.responses import (
     past_occurrence_response,
     schedule_response,
 )
-from duetime.api.timers.parsing import check_payload_size, given_content
+from duetime.api.timers.parsing import check_id, check_payload_size, given_content
 from duetime.app import occurrences
 from duetime.app.readers import shown_timer
 from duetime.app.schedules import NewSchedule, ScheduleChange
@@ -81,7 +81,7 @@ def put_schedule(services: Services, request: Request, *, namespace: str, schedu
     With ``dryRun`` the response is the same, and nothing is stored.
     """
     space = services.namespaces.open(namespace, request.principal)
-    asked = _read_schedule(services, request, space, _checked_id(space, read_id(schedule_id)))
+    asked = _read_schedule(services, request, space, check_id(space, read_id(schedule_id), check_schedule_id))
     schedules, now = services.schedules, services.context.clock.now()
     put = schedules.rehearse_put if read_query(PutScheduleQuery, request).dry_run else schedules.put
     return _stored_reply(put(space, asked, now=now, wanted=if_match(request)), space)
@@ -97,7 +97,7 @@ def put_schedule(services: Services, request: Request, *, namespace: str, schedu
 )
 def get_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Return a schedule; 304 when ``If-None-Match`` names its revision."""
-    space, schedule_id = address_of(services, request, namespace, schedule_id)
+    space, schedule_id = schedule_address(services, request, namespace, schedule_id)
     timer = services.schedules.get(space, schedule_id, now=services.context.clock.now())
     return not_modified(request, timer.revision) or _reply(
         shown_timer(timer, request.principal, services.context.redaction), space
@@ -116,7 +116,7 @@ def get_schedule(services: Services, request: Request, *, namespace: str, schedu
 )
 def patch_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Apply a merge patch to a schedule. With other times its next occurrence is the first after now."""
-    space, schedule_id = address_of(services, request, namespace, schedule_id)
+    space, schedule_id = schedule_address(services, request, namespace, schedule_id)
     found = read_body(request, SCHEDULE_SHAPE)
     check_payload_size(found)
     patch = validate(SchedulePatch, found)
@@ -140,7 +140,7 @@ def delete_schedule(services: Services, request: Request, *, namespace: str, sch
 
     An occurrence that is being retried, or in flight, goes on.
     """
-    space, schedule_id = address_of(services, request, namespace, schedule_id)
+    space, schedule_id = schedule_address(services, request, namespace, schedule_id)
     clock = services.context.clock
     services.backfills.delete_schedule(space, schedule_id, clock=clock, wanted=if_match(request))
     return json_reply(200, ScheduleDeletionResponse(schedule_id, space.name))
@@ -158,7 +158,7 @@ def delete_schedule(services: Services, request: Request, *, namespace: str, sch
 )
 def pause_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Let nothing fire until the schedule is resumed. One that is paused stays as it is."""
-    space, schedule_id = address_of(services, request, namespace, schedule_id)
+    space, schedule_id = schedule_address(services, request, namespace, schedule_id)
     body = validate(PauseBody, read_body(request, PLAIN_SHAPE, is_optional=True))
     now, wanted = services.context.clock.now(), if_match(request)
     timer = services.schedules.pause(space, schedule_id, reason=body.reason, now=now, wanted=wanted)
@@ -175,7 +175,7 @@ def pause_schedule(services: Services, request: Request, *, namespace: str, sche
 )
 def resume_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Let a schedule fire again. What came due meanwhile is missed, and fires as ``misfire`` says."""
-    space, schedule_id = address_of(services, request, namespace, schedule_id)
+    space, schedule_id = schedule_address(services, request, namespace, schedule_id)
     read_nothing(request)
     now, wanted = services.context.clock.now(), if_match(request)
     return _reply(services.schedules.resume(space, schedule_id, now=now, wanted=wanted), space)
@@ -191,7 +191,7 @@ def resume_schedule(services: Services, request: Request, *, namespace: str, sch
 )
 def trigger_schedule(services: Services, request: Request, *, namespace: str, schedule_id: str) -> Reply:
     """Fire a schedule now, beside its occurrences, which stay as they are. A paused one, too."""
-    space, schedule_id = address_of(services, request, namespace, schedule_id)
+    space, schedule_id = schedule_address(services, request, namespace, schedule_id)
     read_nothing(request)
     context, now = services.context, services.context.clock.now()
     timer, at = services.schedules.trigger(
@@ -213,7 +213,7 @@ def list_occurrences(services: Services, request: Request, *, namespace: str, sc
     from duetime.recurrence import zones
     from duetime.recurrence.stored import timing_of
 
-    space, schedule_id = address_of(services, request, namespace, schedule_id)
+    space, schedule_id = schedule_address(services, request, namespace, schedule_id)
     query = read_query(OccurrenceQuery, request)
     now = services.context.clock.now()
     timer = services.schedules.get(space, schedule_id, now=now)
@@ -240,7 +240,7 @@ def _read_schedule(services: Services, request: Request, space: Namespace, sched
         raise InvalidInput("callbackUrl", "is required, or target or serviceCall")
     if schedule_id is None:
         schedule_id = context.new_id() if body.id is None else body.id
-    _checked_id(space, schedule_id)
+    check_id(space, schedule_id, check_schedule_id)
     now = context.clock.now()
     return NewSchedule(
         schedule_id=schedule_id,
@@ -251,17 +251,10 @@ def _read_schedule(services: Services, request: Request, space: Namespace, sched
     )
 
 
-def address_of(services: Services, request: Request, namespace: str, schedule_id: str) -> tuple[Namespace, str]:
-    """Return what a path names. Raises ``NamespaceNotFound`` and ``InvalidInput``."""
+def schedule_address(services: Services, request: Request, namespace: str, schedule_id: str) -> tuple[Namespace, str]:
+    """Return the namespace and the schedule id that a path names. Raises as ``timer_address`` does."""
     space = services.namespaces.get(namespace, request.principal)
-    return space, _checked_id(space, read_id(schedule_id))
-
-
-def _checked_id(space: Namespace, schedule_id: str) -> str:
-    try:
-        return check_schedule_id(space.name, schedule_id)
-    except ValueError as error:
-        raise InvalidInput("id", str(error)) from None
+    return space, check_id(space, read_id(schedule_id), check_schedule_id)
 
 
 def _stored_reply(stored: Stored, space: Namespace) -> Reply:

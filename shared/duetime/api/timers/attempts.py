@@ -6,7 +6,7 @@ from duetime.api.context import Services
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.responses import ascii_reply
 from duetime.api.http.route import Route
-from duetime.api.timers.endpoints import read_address
+from duetime.api.timers.endpoints import timer_address
 from duetime.api.timers.responses import AttemptPage, attempt_response
 from duetime.app.readers import shown_attempt
 from duetime.domain.attempts import read_attempts
@@ -25,7 +25,7 @@ _TIMER = "/v1/namespaces/<namespace>/timers/<timer_id>"
 )
 def list_attempts(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """Return the last attempts of a timer, oldest first, on one page."""
-    space, timer_id = read_address(services, request, namespace, timer_id)
+    space, timer_id = timer_address(services, request, namespace, timer_id)
     return attempts_reply(services, request, services.timers.get(space, timer_id, now=services.context.clock.now()))
 
 

@@ -97,7 +97,7 @@ def put_timer(services: Services, request: Request, *, namespace: str, timer_id:
 )
 def get_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """Return a timer; 304 when ``If-None-Match`` names its revision."""
-    space, timer_id = read_address(services, request, namespace, timer_id)
+    space, timer_id = timer_address(services, request, namespace, timer_id)
     timer = services.timers.get(space, timer_id, now=services.context.clock.now())
     return not_modified(request, timer.revision) or _timer_reply(
         shown_timer(timer, request.principal, services.context.redaction), space
@@ -117,7 +117,7 @@ def get_timer(services: Services, request: Request, *, namespace: str, timer_id:
 def patch_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """Apply a merge patch to a timer that has not finished. An empty one does not even change the revision."""
     context = services.context
-    space, timer_id = read_address(services, request, namespace, timer_id)
+    space, timer_id = timer_address(services, request, namespace, timer_id)
     wanted = if_match(request)
     now = context.clock.now()
     change = read_change(read_body(request, TIMER_SHAPE), context, now=now)
@@ -136,7 +136,7 @@ def patch_timer(services: Services, request: Request, *, namespace: str, timer_i
 )
 def delete_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """Remove a timer in any state. The response says whether an attempt may be in flight."""
-    space, timer_id = read_address(services, request, namespace, timer_id)
+    space, timer_id = timer_address(services, request, namespace, timer_id)
     now = services.context.clock.now()
     deleted = services.timers.delete(space, timer_id, now=now, wanted=if_match(request))
     return json_reply(200, DeleteResponse(timer_id, space.name, deleted.attempt_in_flight))
@@ -162,13 +162,13 @@ def redrive_timer(services: Services, request: Request, *, namespace: str, timer
 
 def _acted(services: Services, request: Request, namespace: str, segment: str, act: Callable[..., Timer]) -> Reply:
     """Do ``act`` to the timer that the path names, whose request has no body."""
-    space, timer_id = read_address(services, request, namespace, segment)
+    space, timer_id = timer_address(services, request, namespace, segment)
     wanted, now = if_match(request), services.context.clock.now()
     read_nothing(request)
     return _timer_reply(act(space, timer_id, now=now, wanted=wanted), space)
 
 
-def read_address(services: Services, request: Request, namespace: str, segment: str) -> tuple[Namespace, str]:
+def timer_address(services: Services, request: Request, namespace: str, segment: str) -> tuple[Namespace, str]:
     """Return the namespace and the timer id that a path names. Raises ``NamespaceNotFound`` and ``InvalidInput``."""
     space = services.namespaces.get(namespace, request.principal)
     return space, check_id(space, read_id(segment))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import MISSING, fields
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -39,9 +40,10 @@ _NULL: Final[dict[str, Any]] = {
 """What null stands for, by the fields that clients give of a timer's content."""
 
 
-def check_id(namespace: Namespace, timer_id: str) -> str:
+def check_id(namespace: Namespace, item_id: str, check: Callable[[str, str], str] = check_timer_id) -> str:
+    """Return the id of a timer, or of what ``check`` is for. Raises ``InvalidInput``."""
     try:
-        return check_timer_id(namespace.name, timer_id)
+        return check(namespace.name, item_id)
     except ValueError as error:
         raise InvalidInput("id", str(error)) from None
 
