@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -224,6 +224,22 @@ def test_a_damaged_schedule_is_shown_and_can_be_removed(contents: Contents, fiel
 
     assert store.timers.get(namespace, timer_id, now=NOW) is None
     assert contents.backend.read(OCCURRENCE, [contents.keys[OCCURRENCE.name]]) == [None]
+
+
+@pytest.mark.parametrize("field", ["timer_schedule", "timer_timing"])
+def test_a_damaged_schedule_is_no_timer_in_any_list(contents: Contents, field: str) -> None:
+    store, namespace = contents.store, contents.namespace
+    schedule = make_schedule(namespace, "correlated")
+    create(store, replace(schedule, content=replace(schedule.content, correlation_id="c1")))
+    contents.backend.damage(TIMER, (schedule.shard_id, namespace.name, schedule.timer_id), **{field: DAMAGED})
+    no_schedules = TimerFilter(is_of_schedule=False)
+
+    listed = store.timers.list(namespace, no_schedules, cursor=None, limit=99, now=NOW)
+    correlated = store.timers.find_by_correlation(namespace, "c1", cursor=None, limit=99, now=NOW)
+
+    assert schedule.timer_id not in [timer.timer_id for timer in listed.items]
+    assert [timer.timer_id for timer in correlated.items] == [schedule.timer_id]
+    assert not no_schedules.fits(correlated.items[0])
 
 
 # -- what is told ------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from duetime.domain.answers import Refusal
+from duetime.domain.ids import schedule_id_of
 from duetime.domain.timers import FailureReason, Timer, TimerState
 
 
@@ -108,7 +109,7 @@ class TimerFilter:
         return (
             (self.state is None or timer.state is self.state)
             and (self.tag is None or self.tag in timer.content.tags)
-            and self.is_of_schedule in (None, timer.schedule is not None)
+            and self.is_of_schedule in (None, schedule_id_of(timer.timer_id) is not None)
             and (self.failure_reason is None or reason is self.failure_reason)
             and _is_within(timer.content.execute_at, self.due_from, self.due_to)
             and _is_within(timer.updated_at, self.updated_from, self.updated_to)
