@@ -31,7 +31,9 @@ CLOCK = SystemClock()
 
 
 def forgetful_store(store: Store) -> Store:
-    """Takes timers and keeps none: what is left is the API. Namespaces come from the store behind it."""
+    """Return a store that takes timers and keeps none: what is left is the API. Namespaces come from the store behind
+    it.
+    """
 
     def put(timers: Sequence[Timer], **_: Any) -> list[PutResult]:
         return [PutResult(PutStatus.CREATED, timer) for timer in timers]
@@ -68,7 +70,7 @@ def event(method: str, path: str, body: str | None = None) -> dict[str, Any]:
 
 
 def per_second(work: Callable[[], None], count: int) -> float:
-    """The best of three runs, each doing ``count`` things."""
+    """Return the best of three runs, each doing ``count`` things."""
     best = float("inf")
     for _ in range(3):
         started = perf_counter()

@@ -40,7 +40,7 @@ _LONGEST_SECONDS = 120.0
 
 
 def store_overdue(store_url: str, noisy: int, noisy_url: str, quiet_url: str) -> datetime:
-    """The timers, put straight into the store; when those of ``quiet`` were due."""
+    """Put the timers straight into the store; return when those of ``quiet`` were due."""
     store = open_store(store_url)
     store.initialise()
     now = datetime.now(UTC).replace(microsecond=0)
@@ -63,7 +63,7 @@ def store_overdue(store_url: str, noisy: int, noisy_url: str, quiet_url: str) ->
 
 @contextmanager
 def claimed_by_worker(store_url: str, source: Path) -> Iterator[int]:
-    """The process id of a worker of the checkout ``source`` that has just said that it claimed the shards."""
+    """Yield the process id of a worker of the checkout ``source`` that has just said that it claimed the shards."""
     process = subprocess.Popen(
         [sys.executable, "-m", "duetime.cli", "worker", "--stop-on-eof"],
         env={

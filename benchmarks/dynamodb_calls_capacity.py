@@ -119,7 +119,7 @@ class Life:
 
 
 def print_reads(client: Any, number: int) -> None:
-    """Requests and read items of reading calls back."""
+    """Print requests and read items of reading calls back."""
     store = Store(DynamoDbBackend(client, unique_table_name(), batch_statements=False))
     store.initialise()
     submitted = [make.submitted(**USUAL) for _ in range(number)]

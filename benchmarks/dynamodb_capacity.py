@@ -85,7 +85,7 @@ def print_write_units(client: Any, now: datetime) -> None:
 
 
 def print_repeated(client: Any, now: datetime) -> None:
-    """What the growing attempt log does to a timer that is rescheduled, or retried, again and again."""
+    """Print what the growing attempt log does to a timer that is rescheduled, or retried, again and again."""
     repeated: dict[str, Callable[[Timer, datetime], Outcome]] = {
         "reschedule": lambda timer, later: logged(rescheduled(timer, execute_at=later, at=now)),
         "retry": lambda timer, later: logged(retried(timer, next_attempt_at=later, at=now), status=503),
@@ -130,7 +130,9 @@ async def poll(store: Store, clock: SystemClock, *, fired: int, seconds: float) 
 
 
 def print_requests(client: Any, clock: SystemClock, *, number: int, shards: int) -> None:
-    """Requests of creating and of firing ``number`` timers that are due at one instant, claims and polls included."""
+    """Print the requests of creating and of firing ``number`` timers that are due at one instant, claims and polls
+    included.
+    """
     now = clock.now()
     store, namespace = new_store(client, shards=shards, now=now, batch_statements=True)
     meter = CapacityMeter(client)
@@ -158,7 +160,7 @@ def print_requests(client: Any, clock: SystemClock, *, number: int, shards: int)
 
 
 def print_idle(client: Any, clock: SystemClock, *, shards: int, seconds: float) -> None:
-    """What a poller with nothing to do asks for, its claims and its release included."""
+    """Print what a poller with nothing to do asks for, its claims and its release included."""
     store, _ = new_store(client, shards=shards, now=clock.now(), batch_statements=True)
     meter = CapacityMeter(client)
     cpu = time.process_time()

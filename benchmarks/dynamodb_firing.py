@@ -184,7 +184,7 @@ async def stand_in(upstream_url: str, items_file: str, latency_seconds: float) -
 
 @contextmanager
 def child(core: int, *command: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
-    """A process of this Python on one core."""
+    """Run a process of this Python on one core."""
     process = subprocess.Popen(
         ["taskset", "--cpu-list", str(core), sys.executable, *command],
         cwd=ROOT,
@@ -201,7 +201,7 @@ def child(core: int, *command: str, **variables: str) -> Iterator[subprocess.Pop
 
 
 def timers_of(upstream_url: str, receiver_url: str, number: int, shards: int, due: datetime) -> list[dict[str, Any]]:
-    """The items of ``number`` usual timers, for which there is nothing but a namespace in the emulator."""
+    """Return the items of ``number`` usual timers, for which there is nothing but a namespace in the emulator."""
     client = make_client(endpoint_url=upstream_url)
     store = dynamodb_store(client, TABLE)
     store.initialise()

@@ -14,7 +14,7 @@ _as_json = False
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """A parser with ``--json``; ``description`` is a module's docstring."""
+    """Return a parser with ``--json``; ``description`` is a module's docstring."""
 
     class AsJson(argparse.Action):
         def __call__(self, *_: object) -> None:

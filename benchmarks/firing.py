@@ -99,7 +99,7 @@ def bare_rate(receiver: Receiver, number: int) -> float:
 
 
 def wait_for(receiver: Receiver, number: int, timeout_seconds: float) -> dict[str, Any]:
-    """The receiver's statistics once ``number`` timers have arrived, or as they are after the timeout."""
+    """Return the receiver's statistics once ``number`` timers have arrived, or as they are after the timeout."""
     end = time.monotonic() + timeout_seconds
     while True:
         stats = receiver.stats()

@@ -305,7 +305,7 @@ def measure_here(client: str, url: str, posts: int, concurrency: int) -> dict[st
 
 
 def measure(client: str, url: str, posts: int, concurrency: int) -> dict[str, float] | str:
-    """The measurements of fresh processes; why there are none, as text."""
+    """Return the measurements of fresh processes; why there are none, as text."""
     probe = (
         f"import time; t = time.perf_counter(); import {', '.join(MODULES[client])}; print(time.perf_counter() - t)"
     )

@@ -131,7 +131,7 @@ def life(calls: CallStore, tenant_id: str, number: int, *, at: datetime) -> None
 
 
 def life_steps(tenant_id: str, number: int, *, at: datetime) -> Iterator[list[Transition]]:
-    """What the three steps of that many calls write."""
+    """Yield what the three steps of that many calls write."""
     namespace = Namespace(calls_namespace(tenant_id), num_shards=16, first_shard=0, dedicated=False, created_at=at)
     submitted = [
         call_steps.submitted(tenant_id, new_id(at), submission(index), namespace=namespace, new_id=ids(at), now=at)

@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def compare_rows(store: Store, raw: sqlite3.Connection, number: int) -> None:
-    """The life of many timers that are due at one instant."""
+    """Compare the life of many timers that are due at one instant."""
     namespace, _ = store.catalogue.create_namespace("bench", num_shards=NUM_SHARDS, dedicated=False, now=NOW)
     timers = make_timers(namespace, number, "due", NOW)
     encoded = [encode(timer) for timer in timers]
@@ -214,7 +214,7 @@ def encode(timer: Timer) -> tuple[Any, ...]:
 
 
 def encode_outcome(outcome: Outcome) -> tuple[Any, ...]:
-    """The values of ``_UPDATE`` for a timer that has fired."""
+    """Return the values of ``_UPDATE`` for a timer that has fired."""
     timer = outcome.timer
     assert timer.next_attempt_at is not None
     assert outcome.fired_at is not None

@@ -54,7 +54,7 @@ class Load:
 
 @contextmanager
 def requests_sent(store: Store) -> Iterator[Callable[[], int]]:
-    """Counts what goes to the database: a statement, or a batch of one statement, is one request."""
+    """Count what goes to the database: a statement, or a batch of one statement, is one request."""
     sent = 0
 
     def note(*_: Any) -> None:
@@ -137,7 +137,7 @@ def measure_service(url: str, load: Load, receiver: Receiver) -> Figures:
 
 
 def measure(urls: Mapping[str, str], rounds: int, load: Load) -> dict[str, Figures]:
-    """The medians of each store's figures."""
+    """Return the medians of each store's figures."""
     measured: dict[str, list[Figures]] = {name: [] for name in urls}
     with Receiver() as receiver:
         for number in range(rounds):

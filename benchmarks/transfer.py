@@ -74,7 +74,7 @@ def initialised(url: str) -> str:
 
 
 def trailer(file: Path) -> str:
-    """The counts and digests of a file."""
+    """Return the counts and digests of a file."""
     with file.open("rb") as opened:
         opened.seek(-4096, os.SEEK_END)
         return opened.read().splitlines()[-1].decode().partition('"checksum"')[0]
@@ -126,7 +126,7 @@ def fill(url: str, num_timers: int, num_calls: int) -> None:
 
 
 def run_calls(store: Store, namespace: Namespace, number: int) -> None:
-    """Calls that have been carried out once each: seven events, an execution."""
+    """Store calls that have been carried out once each: seven events, an execution."""
     request = request_spec(
         method=Method.POST, url="https://receiver.example/run", headers_json=None, body_json=PAYLOAD
     )

@@ -67,7 +67,9 @@ def _remove_all(gateway: Any, api_id: str) -> None:
 
 
 def _routes(body: dict[str, Any]) -> Iterator[_Route]:
-    """Raises ``ValueError`` for a route of another kind than the template has: it must not be left out unseen."""
+    """Yield the routes. Raises ``ValueError`` for a route of another kind than the template has: it must not be left
+    out unseen.
+    """
     for path, operations in body["paths"].items():
         if operations.keys() != {_ANY} or "security" in operations[_ANY]:
             raise ValueError(f"unknown kind of route: {path}")

@@ -57,7 +57,7 @@ ABOUT = {
 
 
 def ids(last: int) -> Callable[[datetime], str]:
-    """Makes UUIDv7s that are the same every time."""
+    """Return what makes UUIDv7s that are the same every time."""
     numbers = iter(range(last, last + 1000))
 
     def make(at: datetime) -> str:

@@ -47,7 +47,8 @@ _PRINTED = ("fsync", "synchronous_commit", "full_page_writes", "shared_buffers",
 
 
 def each_peer(given: Sequence[str], known: Sequence[str]) -> Iterator[tuple[str, Path]]:
-    """The peers of one run, one after the other, and a folder for each. Before them versions and durability are told.
+    """Yield the peers of one run, one after the other, and a folder for each. Before them versions and durability are
+    told.
 
     Raises ``SystemExit`` for one that is not known.
     """
@@ -69,7 +70,7 @@ def each_peer(given: Sequence[str], known: Sequence[str]) -> Iterator[tuple[str,
 
 @contextmanager
 def empty_store(peer: str, folder: Path) -> Iterator[tuple[str, Callable[[], float]]]:
-    """The URL of an empty store for a peer, and what tells its server's seconds of CPU."""
+    """Yield the URL of an empty store for a peer, and what tells its server's seconds of CPU."""
     match _PROGRAMS[peer][0]:
         case "sqlite":
             yield f"sqlite:///{folder / 'bench.db'}", lambda: 0.0
@@ -150,7 +151,7 @@ class Program:
 
     @contextmanager
     def feeding(self, *, is_live: bool = False) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
-        """What stores timers, in the order in which it is given them: all are stored after the block.
+        """Yield what stores timers, in the order in which it is given them: all are stored after the block.
 
         ``is_live``: the workers run, and are told of them where they are whom clients tell.
         """
@@ -180,7 +181,7 @@ class Program:
         return self
 
     def stop(self) -> None:
-        """Raises ``RuntimeError`` when they have ended by themselves."""
+        """Stop the workers. Raises ``RuntimeError`` when they have ended by themselves."""
         for process in self._workers:
             if process.poll() is not None:
                 raise RuntimeError(f"a worker has ended with {process.returncode}")
@@ -209,7 +210,7 @@ class Program:
 
 
 def timer(queue: str, number: int, at: float, url: str) -> dict[str, Any]:
-    """What ``feed`` takes: ``url`` gets a POST at ``at``, in seconds since 1970, whose path is ``/<number>``."""
+    """Return what ``feed`` takes: ``url`` gets a POST at ``at``, in seconds since 1970, on the path ``/<number>``."""
     return {"queue": queue, "n": number, "at": round(at * 1000), "url": f"{url}{number}"}
 
 

@@ -48,7 +48,7 @@ def create_app() -> FastAPI:
 
 
 def remind_once(database: str, callback: Callback) -> None:
-    """The work, and the note that it is done, in one transaction: both happen, or neither."""
+    """Do the work, and note that it is done, in one transaction: both happen, or neither."""
     with closing(sqlite3.connect(database)) as connection, connection:
         handled = connection.execute("INSERT OR IGNORE INTO handled VALUES (?)", (callback.webhook_id,))
         if handled.rowcount == 1:

@@ -35,7 +35,7 @@ def lambda_handler(event: dict[str, Any], context: object) -> dict[str, Any]:  #
 
 
 def remind_once(callback: Callback) -> None:
-    """The work is an item of its own, and its key says which firing it was for: a second one is not written.
+    """Do the work as an item of its own, whose key says which firing it was for: a second one is not written.
 
     Work elsewhere, such as a mail, is best started from the table's stream, or given ``webhook_id`` as its own
     idempotency key.

@@ -185,7 +185,7 @@ class RedriveByIds:
             self._waiting = unreached + self._waiting
 
     def failed(self, error: DuetimeError) -> None:
-        """Raises ``error`` when it kept the first request from doing anything."""
+        """Raise ``error`` when it kept the first request from doing anything."""
         if not self._results and not may_have_done_something(error):
             raise error
         left = [*self._asked, *self._waiting]

@@ -57,7 +57,7 @@ class Connecting:
         retries: Retries,
         user_agent: str | None,
     ) -> Connecting:
-        """Raises ``InvalidArgument``, and never tells the key."""
+        """Fill in from the environment what is not given. Raises ``InvalidArgument``, and never tells the key."""
         url = os.environ.get("DUETIME_URL") or DEFAULT_URL if url is None else url
         api_key = (os.environ.get("DUETIME_API_KEY", "").strip() if api_key is None else api_key) or None
         if tenant is not None:

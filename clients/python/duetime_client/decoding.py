@@ -29,7 +29,7 @@ class OpenEnum(StrEnum):
 
 
 def decode(kind: type[T], value: Any) -> T:
-    """Raises ``ValueError`` that names the place."""
+    """Decode ``value`` as a ``kind``. Raises ``ValueError`` that names the place."""
     read: Reader = _reader(kind)  # type: ignore[arg-type]  # a class is hashable
     result: T = read(value)
     return result

@@ -95,7 +95,7 @@ class Following:
         self.is_over = page.complete
 
     def failed(self, error: DuetimeError) -> None:
-        """Raises ``error`` when it is no use to come back."""
+        """Raise ``error`` when it is no use to come back."""
         if not isinstance(error, Unreachable | Unavailable | Throttled):
             raise error
         self._failures += 1

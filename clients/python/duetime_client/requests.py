@@ -53,14 +53,14 @@ class Answer:
     may_be_second: bool = False
 
     def json(self) -> Any:
-        """Raises ``UnexpectedAnswer``."""
+        """Read the body as JSON. Raises ``UnexpectedAnswer``."""
         try:
             return read_json(self.content)
         except ValueError as error:
             raise UnexpectedAnswer(f"an answer that is not JSON: {error}", status=self.status) from None
 
     def as_a(self, kind: type[T]) -> T:
-        """Raises ``UnexpectedAnswer``."""
+        """Read the body as a ``kind``. Raises ``UnexpectedAnswer``."""
         return read_as(kind, self.json(), status=self.status)
 
     def error(self) -> ApiError | UnexpectedAnswer | None:
@@ -101,7 +101,7 @@ class Request(Generic[T]):
 
 
 def read_as(kind: type[T], value: Any, *, status: int) -> T:
-    """Raises ``UnexpectedAnswer``."""
+    """Read ``value`` as a ``kind``. Raises ``UnexpectedAnswer``."""
     try:
         return decode(kind, value)
     except (ValueError, TypeError) as error:

@@ -123,8 +123,8 @@ class NamespaceCache:
         """With the monotonic time up to which they are taken for current, and when they were read."""
 
     def get(self, name: str, principal: Principal | None) -> Namespace:
-        """Raises ``NamespaceNotFound``, also when it is another tenant's, and ``NamespaceUnreadable`` where not even
-        its shards can be read.
+        """Return a namespace. Raises ``NamespaceNotFound``, also when it is another tenant's, and
+        ``NamespaceUnreadable`` where not even its shards can be read.
         """
         known, stale_at, read_at = self._found.get(name, (None, float("-inf"), MIN_INSTANT))
         now = self._clock.now()

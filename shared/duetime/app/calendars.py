@@ -31,7 +31,7 @@ class Calendars:
         return () if namespace is None else readable(namespace).settings.calendars
 
     def get(self, name: str) -> Calendar:
-        """Raises ``CalendarNotFound``."""
+        """Return a calendar. Raises ``CalendarNotFound``."""
         for each in self.list():
             if each.name == name:
                 return each

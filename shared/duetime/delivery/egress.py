@@ -53,7 +53,9 @@ def origin_of(url: str) -> str:
 
 
 def parse_destination(url: str) -> Destination:
-    """Raises ``RefusedUrl`` for what is no absolute http or https URL, or names its host in an unusual form."""
+    """Return where ``url`` leads. Raises ``RefusedUrl`` for what is no absolute http or https URL, or names its host
+    in an unusual form.
+    """
     return _parse_origin(origin_of(url))
 
 

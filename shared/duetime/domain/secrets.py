@@ -49,7 +49,7 @@ def valid_secrets(namespace: Namespace, now: datetime) -> tuple[EncryptedSecret,
 
 
 def check_can_rotate(namespace: Namespace, now: datetime) -> None:
-    """Raises ``SecretRotationInProgress`` while two secrets are valid."""
+    """Raise ``SecretRotationInProgress`` while two secrets are valid."""
     valid = valid_secrets(namespace, now)
     if len(valid) >= MAX_VALID_SECRETS:
         ends = " and ".join(

@@ -60,7 +60,7 @@ class Target:
 
 
 def check_target_body(field: str, json_text: str) -> None:
-    """Raises ``PayloadTooLarge``."""
+    """Raise ``PayloadTooLarge`` for more than the target takes."""
     if len(json_text.encode(errors="surrogatepass")) > MAX_TARGET_BODY_BYTES:
         raise PayloadTooLarge(field, f"must have at most {MAX_TARGET_BODY_BYTES} bytes of JSON with a target")
 
@@ -71,7 +71,7 @@ def is_arn(url: str) -> bool:
 
 
 def parse_arn(text: str) -> Target:
-    """Raises ``ValueError`` with a message that completes "<field> ..."."""
+    """Return the target of an ARN. Raises ``ValueError`` with a message that completes "<field> ..."."""
     match = _ARN.fullmatch(text) if len(text) <= MAX_ARN_CHARACTERS else None
     if match is not None and match[2] in _RESOURCES:
         service = Service(match[2])

@@ -264,7 +264,7 @@ def _ensure_default_namespace(store: Store, settings: LocalSettings, clock: Cloc
 
 
 def refuse_exposure(settings: LocalSettings, listener: socket.socket) -> None:
-    """Raises ``InvalidSettings`` where others reach this machine and nobody asks them who they are."""
+    """Raise ``InvalidSettings`` where others reach this machine and nobody asks them who they are."""
     host = listener.getsockname()[0]
     if not (is_loopback(host) or settings.auth or settings.open_to_network):
         raise InvalidSettings(

@@ -24,7 +24,7 @@ class SignedByBotocore:
     """``delivery.target_sender.Aws``: Signature Version 4. Finds credentials anew when they are about to end."""
 
     def __init__(self) -> None:
-        """Raises ``Unsigned`` without botocore. Contacts nothing yet."""
+        """Contact nothing yet. Raises ``Unsigned`` without botocore."""
         try:
             from botocore.session import get_session
         except ImportError as error:

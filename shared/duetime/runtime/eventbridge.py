@@ -80,7 +80,9 @@ class EventBridgeEvents:
         self._bus = _Bus(bus, PUBLISH_SECONDS, clock, make_client)
 
     def publish(self, events: Sequence[Event]) -> None:
-        """Raises ``EventsUndelivered`` with those that EventBridge refused or that there was no time for."""
+        """Put the events. Raises ``EventsUndelivered`` with those that EventBridge refused or that there was no time
+        for.
+        """
         entries = [
             {
                 "Source": SOURCE,

@@ -37,7 +37,7 @@ class HookEvents:
         self._is_closed = False
 
     def publish(self, events: Sequence[Event]) -> None:
-        """Raises ``EventsUndelivered``. From any thread: one at a time."""
+        """Post the events. Raises ``EventsUndelivered``. From any thread: one at a time."""
         with self._publishing:
             self._publish(events)
 

@@ -103,7 +103,7 @@ class KeyFile:
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises ``InvalidSettings`` when the file exists and cannot be used."""
+        """Read the file, if it is there. Raises ``InvalidSettings`` when the file exists and cannot be used."""
         self._path = path
         self._lock = threading.Lock()
         self._key = self._read()

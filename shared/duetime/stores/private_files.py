@@ -17,5 +17,5 @@ def make_folder(path: Path) -> None:
 
 
 def make_file(path: Path) -> None:
-    """An empty file for its owner alone, if there is none; what exists is left as it is. Raises ``OSError``."""
+    """Make an empty file for its owner alone, if there is none; what exists is left as it is. Raises ``OSError``."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, _FILE_MODE))

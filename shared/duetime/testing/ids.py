@@ -10,6 +10,6 @@ from duetime.domain.ids import uuid7_at
 
 
 def counted_ids(clock: Clock) -> Callable[[], str]:
-    """Makes UUIDv7s of the time that ``clock`` shows, each later than the one before. Thread-safe."""
+    """Return what makes UUIDv7s of the time that ``clock`` shows, each later than the one before. Thread-safe."""
     numbers = count(1)
     return lambda: uuid7_at(clock.now(), next(numbers))

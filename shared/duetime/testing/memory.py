@@ -79,7 +79,7 @@ class InMemoryDuetime:
 
 @contextmanager
 def in_memory(start: datetime = START, **settings: Any) -> Iterator[InMemoryDuetime]:
-    """A service of its own whose time begins at ``start``.
+    """Run a service of its own whose time begins at ``start``.
 
     ``settings`` as of ``duetime serve`` (``call_retention_seconds=3600``); the environment has no say.
     """

@@ -20,7 +20,7 @@ def duetime_start() -> datetime:
 
 @pytest.fixture
 def duetime(duetime_start: datetime) -> Iterator[InMemoryDuetime]:
-    """A Duetime of this test's own: ``.client``, ``.clock``, ``.receiver``."""
+    """Yield a Duetime of this test's own: ``.client``, ``.clock``, ``.receiver``."""
     from duetime.testing import in_memory  # all runs of pytest load this module, and few need the service
 
     with in_memory(duetime_start) as service:

@@ -211,7 +211,7 @@ def virtual_service(
     is_sending: bool,
     make_handler: Callable[[VirtualService, ApiContext], Handler] | None = None,
 ) -> Iterator[VirtualService]:
-    """A service over an empty store in memory, which somebody has to ``run``.
+    """Make a service over an empty store in memory, which somebody has to ``run``.
 
     ``is_sending`` as for ``VirtualService``. ``make_handler`` puts the handler together; None: as ``duetime serve``.
     """

@@ -46,7 +46,7 @@ class AsyncDuetime:
         user_agent: str | None = None,
         http_client: httpx.AsyncClient | None = None,
     ) -> None:
-        """Raises ``InvalidArgument``."""
+        """Connect nowhere yet. Raises ``InvalidArgument``."""
         connecting = Connecting.of(
             url, tenant=tenant, api_key=api_key, timeout=timeout, retries=retries, user_agent=user_agent
         )

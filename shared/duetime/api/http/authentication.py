@@ -55,7 +55,9 @@ class KeyAuthenticator:
         return self.authenticate(request.header("authorization"))
 
     def authenticate(self, header: str | None) -> Principal:
-        """Raises ``Unauthenticated``, and the store's errors: a store that does not answer lets nobody in."""
+        """Return who sends ``header``. Raises ``Unauthenticated``, and the store's errors: a store that does not
+        answer lets nobody in.
+        """
         text = _bearer(header)
         digest = sha256(text.encode()).digest()
         key = self._recall(digest) or self._check(text, digest)

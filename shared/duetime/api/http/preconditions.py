@@ -55,7 +55,7 @@ def etag(revision: int) -> str:
 
 
 def refuse_unsupported(request: Request, supported: Sequence[str]) -> None:
-    """Raises ``InvalidInput`` when a write has a precondition that is not ``supported``: it must not be ignored."""
+    """Raise ``InvalidInput`` when a write has a precondition that is not ``supported``: it must not be ignored."""
     for name in _PRECONDITIONS:
         if name not in supported and request.header(name.lower()) is not None:
             known = f"only {' and '.join(supported)}" if supported else "no precondition"

@@ -143,7 +143,7 @@ def routes_of(*modules: ModuleType) -> tuple[Route, ...]:
 
 
 def authorise(permission: Permission, principal: Principal | None, parameters: Mapping[str, str]) -> None:
-    """Raises ``Forbidden`` (role), ``TenantNotFound`` (another tenant's path) or ``InvalidInput`` (no tenant's id).
+    """Raise ``Forbidden`` (role), ``TenantNotFound`` (another tenant's path) or ``InvalidInput`` (no tenant's id).
 
     ``parameters`` are those of the path, decoded.
     """

@@ -123,7 +123,7 @@ def target_arn(value: str) -> str:
 
 @lru_cache(maxsize=_CACHED_CHECKS)
 def check_headers(json_text: str, is_reserved: Callable[[str], bool]) -> None:
-    """Raises ``ValueError`` unless ``json_text`` is an object of headers, with no name that ``is_reserved``."""
+    """Raise ``ValueError`` unless ``json_text`` is an object of headers, with no name that ``is_reserved``."""
     given = decode_unique(json_text)
     if not isinstance(given, dict):
         raise ValueError("must be an object of strings")

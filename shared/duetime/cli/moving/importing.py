@@ -85,7 +85,7 @@ def import_schedules(
 
 
 def _read(text: str, form: str, receiver: str | None, time_zone: str | None) -> list[Found]:
-    """Raises ``click.UsageError``."""
+    """Read ``text``. Raises ``click.UsageError``."""
     if form == _AWS:
         if time_zone is not None:
             raise click.UsageError("--time-zone is for crontabs: schedules of AWS have one")

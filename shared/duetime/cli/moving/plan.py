@@ -103,7 +103,7 @@ class Planner:
         return Step(action, None, wanted=wanted, changes=changes, calendar=name)
 
     def namespace(self, name: str, settings: Mapping[str, Any]) -> Step:
-        """Raises ``InvalidRequest`` for what never changes."""
+        """Plan a namespace. Raises ``InvalidRequest`` for what never changes."""
         from duetime_client import InvalidRequest, NotFound
 
         try:
@@ -118,7 +118,7 @@ class Planner:
         return Step(Action.CHANGE if changes else Action.UNCHANGED, name, wanted=settings, changes=changes)
 
     def schedule(self, namespace: str, schedule_id: str, wanted: Mapping[str, Any]) -> Step:
-        """Raises ``InvalidRequest``."""
+        """Plan a schedule. Raises ``InvalidRequest``."""
         # The server does not know a calendar yet that is to be made.
         unknown = wanted.get("calendar") in self._new_calendars
         left_out = {member: wanted[member] for member in _OF_CALENDAR if unknown and member in wanted}

@@ -70,7 +70,7 @@ class AtMostOnceDelivery(Delivery):
         deferrals: Deferrals,
         launcher: Launcher,
     ) -> None:
-        """``recorder`` records the end of a timer whose handler has nothing to do with it any more."""
+        """Take ``recorder``, which records the end of a timer whose handler has nothing to do with it any more."""
         self._handler = handler
         self._context = context
         self._clock = context.clock
@@ -147,7 +147,7 @@ class AtMostOnceDelivery(Delivery):
     # -- before it is sent -----------------------------------------------------------------------------------
 
     def has_room(self, namespace: str) -> bool:
-        """False when so much is in flight in bytes that no more of this namespace should begin."""
+        """Return False when so much is in flight in bytes that no more of this namespace should begin."""
         return self._payloads.wants(namespace)
 
     def skips_queue(self, shard: ShardState, timer: Timer, page: Span, *, now: datetime) -> bool:
@@ -166,7 +166,7 @@ class AtMostOnceDelivery(Delivery):
         return True
 
     def _has_time_for(self, timer: Timer) -> bool:
-        """False when this poller may end before the response to ``timer``, and the next one has more time.
+        """Return False when this poller may end before the response to ``timer``, and the next one has more time.
 
         What takes longer than most of any poller's life is begun early in one.
         """

@@ -387,7 +387,7 @@ class Firing:
 
 
 def _is_open(view: NamespaceView | None, namespace: str, delivery: Delivery) -> bool:
-    """False while a namespace's secret cannot be had: nothing is sent unsigned that should be signed."""
+    """Return False while a namespace's secret cannot be had: nothing is sent unsigned that should be signed."""
     return view is not None and view.is_usable and delivery.has_room(namespace)
 
 

@@ -47,6 +47,7 @@ class OrderingPolicy(Protocol):
         ...
 
     def recorded(self, outcomes: Sequence[Outcome], *, now: datetime) -> None:
-        """These were recorded: timers that have fired or failed, and timers that were put off (SCHEDULED, no attempt
-        more than before). Not called for some of them when a process dies."""
+        """Note what was recorded: timers that have fired or failed, and timers that were put off (SCHEDULED, no
+        attempt more than before). Not called for some of them when a process dies.
+        """
         ...

@@ -188,7 +188,7 @@ class RecurringDelivery(DecidedDelivery[Timer | Outcome]):
         return _step(timer, due, occurrences, now=now, ongoing=ongoing)
 
     def _occurrences_of(self, timer: Timer) -> Occurrences:
-        """Raises ``ScheduleUnreadable`` and ``CalendarMissing``."""
+        """Return when it occurs. Raises ``ScheduleUnreadable`` and ``CalendarMissing``."""
         return occurrences_of(timer, lambda name: self._namespaces.calendar(timer.namespace, name))
 
     # -- after it was sent -----------------------------------------------------------------------------------

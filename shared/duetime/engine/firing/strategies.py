@@ -40,8 +40,9 @@ class Strategies:
         ordering: OrderingPolicy | None,
         submission: CallSubmission | None,
     ) -> None:
-        """``handler``, ``ordering``, ``submission`` None: no timer here is an execution, a webhook delivery, or a
-        schedule that submits service calls."""
+        """Make one of each kind. ``handler``, ``ordering``, ``submission`` None: no timer here is an execution, a
+        webhook delivery, or a schedule that submits service calls.
+        """
         self._at_least_once = AtLeastOnceDelivery(context, recorder, namespaces, in_flight=in_flight)
         self._recurring = RecurringDelivery(
             schedules, context, recorder, namespaces, in_flight=in_flight, deferrals=deferrals, launcher=launcher

@@ -126,7 +126,7 @@ class CircuitBreaker:
     )
 
     def __init__(self, *, failures: int, pause_seconds: float, max_pause_seconds: float) -> None:
-        """Opens after ``failures`` in a row for ``pause_seconds``, doubled with every probe that fails."""
+        """Open after ``failures`` in a row for ``pause_seconds``, doubled with every probe that fails."""
         self._threshold = failures
         self._pause_seconds = pause_seconds
         self._max_pause_seconds = max_pause_seconds
@@ -205,7 +205,7 @@ class HostQueue:
         """How many of those in flight have been so for long."""
 
     def is_idle(self, monotonic: float) -> bool:
-        """True when nothing is lost by forgetting it but what was learnt about its host."""
+        """Return True when nothing is lost by forgetting it but what was learnt about its host."""
         return not (self.waiting or self.in_flight or self.breaker.state(monotonic) is BreakerState.OPEN)
 
     def has_room(self) -> bool:

@@ -90,7 +90,7 @@ class Unwanted:
         return {namespace for namespace, _ in self.met}
 
     def is_any(self) -> bool:
-        """False when every timer is wanted, as far as is known."""
+        """Return False when every timer is wanted, as far as is known."""
         return any(span.begin < self._position or self._is_full(key[0]) for key, span in list(self._left.items()))
 
     def wants(self, namespace: str, callback_url: str) -> bool:

@@ -23,13 +23,15 @@ def calendar_row(calendar: Calendar) -> dict[str, Any]:
 
 
 def read_calendar(name: str, row: dict[str, Any]) -> Calendar:
-    """Raises ``KeyError``, ``TypeError`` or ``ValueError`` for what ``calendar_row`` has not made."""
+    """Read a calendar. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for what no ``calendar_row`` made."""
     return _calendar(name, row["weekdays"], row["daysOff"], row["businessDays"], row["revision"])
 
 
 @lru_cache(maxsize=_CACHED)
 def _calendar(name: str, weekdays: Any, days_off: Any, business_days: Any, revision: Any) -> Calendar:
-    """What is read again is the same object, so that what is computed of it is found without comparing its days."""
+    """Make a calendar. What is read again is the same object, so that what is computed of it is found without
+    comparing its days.
+    """
     if isinstance(revision, bool) or not isinstance(revision, int) or revision < 1:
         raise TypeError
     if not all(isinstance(each, str) for each in (weekdays, days_off, business_days)):

@@ -100,7 +100,7 @@ class CallLists:
     def list(
         self, tenant_id: str, call_filter: CallFilter, *, cursor: str | None, limit: int, now: datetime
     ) -> Page[ServiceCall]:
-        """Calls without the body of their request (``RequestSpec.without_body``), as ``CallFilter.order`` says.
+        """List calls without the body of their request (``RequestSpec.without_body``), as ``CallFilter.order`` says.
 
         By an index; the work of one call is bounded, whatever the filter leaves out, so a page may be short and not
         the last. A call that is not changed meanwhile appears exactly once. May lag a moment behind writes on some

@@ -214,7 +214,7 @@ class Catalogue:
         return read_page(self._backend, query, cursor, decode_key)
 
     def delete_api_key(self, tenant_id: str, key_id: str) -> bool:
-        """False when the tenant has no such key."""
+        """Delete a key; return False when the tenant has no such key."""
         removal = writes.delete(API_KEY, (key_id,), Condition("tenant_id", tenant_id))
         return self._backend.write([removal]).results[0].is_written
 

@@ -169,7 +169,7 @@ class LeaseStore:
         return sorted(repaired(name) for name, end in ends.items() if end > at_ms)
 
     def withdraw_worker(self, worker_id: str) -> None:
-        """The worker lives no longer. One that nobody knows changes nothing."""
+        """Say that a worker lives no longer. One that nobody knows changes nothing."""
         self._backend.write([writes.delete(WORKER, (worker_id,))])
 
 

@@ -80,7 +80,7 @@ def make_failure(*, at: datetime = NOW, status: int | None = 503) -> Failure:
 
 
 def lease_among(leases: Iterable[Lease], shard_id: int) -> Lease:
-    """That of the shard; nobody's when there is none."""
+    """Return that of the shard; nobody's when there is none."""
     return next((lease for lease in leases if lease.shard_id == shard_id), Lease(shard_id, 0, "nobody", NOW))
 
 

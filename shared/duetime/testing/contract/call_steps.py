@@ -79,7 +79,7 @@ def due_timers(store: Store, call: ServiceCall, *, until: datetime) -> list[Time
 
 
 def assert_waits(store: Store, call: ServiceCall) -> None:
-    """The call's timer is due at its wake time, not before, and is as the call says."""
+    """Assert that the call's timer is due at its wake time, not before, and is as the call says."""
     assert call.wake_at is not None
     assert due_timers(store, call, until=call.wake_at) == [timer_of(call)]
     before = call.wake_at - seconds(0.001)

@@ -30,7 +30,7 @@ def store(subject: Subject) -> Store:
 
 @pytest.fixture
 def fencing(subject: Subject) -> Store:
-    """The store; the test is skipped where ``record`` does not check leases."""
+    """Return the store; the test is skipped where ``record`` does not check leases."""
     if not subject.checks_leases:
         pytest.skip("this store fences by revision alone")
     return subject.store
@@ -61,13 +61,13 @@ def transfer(store: Store) -> TransferStore:
 
 @pytest.fixture
 def orders(store: Store) -> Namespace:
-    """A namespace with several shards."""
+    """Make a namespace with several shards."""
     return store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
 
 
 @pytest.fixture
 def single(store: Store) -> Namespace:
-    """A namespace whose timers are all on shard 0."""
+    """Make a namespace whose timers are all on shard 0."""
     return store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
 
 

@@ -60,7 +60,7 @@ class CassandraBackend:
         return Batch([told.get(id(write), WRITTEN) for write in writes], _at_ms(now))
 
     def atomic(self, groups: Sequence[Sequence[Write]], *, now: datetime | None = None) -> Batch:
-        """A group's rows live in one partition."""
+        """Write groups, each of whose rows live in one partition."""
         return Batch(self._writes.run(groups, _milliseconds(now)), _at_ms(now))
 
     def time(self, *, now: datetime) -> StoreTime:

@@ -92,8 +92,9 @@ class Batch:
         return statements
 
     def _order(self) -> list[Statement]:
-        """What has a partition take changes in the order of their names. One of events alone leaves no name: the
-        partition may be that of a call that is gone."""
+        """Return what has a partition take changes in the order of their names. One of events alone leaves no name:
+        the partition may be that of a call that is gone.
+        """
         of_call = [step for step in self.steps if step.write.entity in (SERVICE_CALL, TIMER)]
         if not self.partition.has_hints or not (of_call or self.added):
             return []
@@ -128,12 +129,12 @@ def batches_of(units: Sequence[Unit], alone: set[int]) -> Iterator[Batch]:
 
 
 def _is_by_itself(unit: Unit) -> bool:
-    """A group has the guard of its own, and takes places of unique paths."""
+    """Tell whether a unit goes alone: a group has the guard of its own, and takes places of unique paths."""
     return unit.partition.table == CALLS and any(write.entity is SERVICE_CALL for write in unit.writes)
 
 
 def _hold(guard: Guard) -> Statement:
-    """Holds only while the guard does; changes nothing."""
+    """Return a statement that holds only while the guard does; changes nothing."""
     values = {each.name: each.value for each in guard.conditions}
     condition = " AND ".join(f"{name} = ?" for name in values)
     at = (*layout.partition_of(guard.entity, guard.key).values, guard.entity.name, b"")

@@ -126,7 +126,9 @@ class Prepared:
                     yield Statement(_delete_kind_cql(table), (*self.partition.values, kind))
 
     def _always(self, write_id: UUID) -> dict[str, Value]:
-        """A condition that holds unless this very write was made: so one without any is a conditional write, too."""
+        """Return a condition that holds unless this very write was made: so one without any is a conditional write,
+        too.
+        """
         return {_OTHER_WRITE: write_id} if self.partition.is_conditional and not self.partition.has_hints else {}
 
     def _update(

@@ -200,7 +200,7 @@ def encode_by(entity: Entity, path: AccessPath, by: Key) -> bytes:
 
 
 def slices_of(path: AccessPath) -> int:
-    """The due timers of a shard are one partition as it is."""
+    """Return how many partitions a path is cut into. The due timers of a shard are one anyway."""
     return 1 if path is DUE or path.is_unique else SLICES
 
 

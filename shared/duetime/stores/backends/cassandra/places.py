@@ -22,7 +22,7 @@ _NUMBER = struct.Struct(">Q")
 
 
 def parts_of(entity: Entity, names: Iterable[str]) -> Parts:
-    """A ``-`` before a name is descending."""
+    """Return the kind of each name, and whether it is descending, which a ``-`` before it says."""
     return [(entity.by_name[name.removeprefix("-")].kind, name.startswith("-")) for name in names]
 
 

@@ -75,7 +75,9 @@ def tables() -> Iterator[str]:
 
 
 def make_keyspace_cql(url: CassandraUrl) -> str:
-    """Copies in the data centre that the URL names; a URL without one says that there is only one."""
+    """Return the statement: copies in the data centre that the URL names; a URL without one says that there is only
+    one.
+    """
     if url.datacenter is None:
         replication = f"'class': 'SimpleStrategy', 'replication_factor': {url.replication}"
     else:

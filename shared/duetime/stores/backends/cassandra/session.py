@@ -303,7 +303,9 @@ def _raised(answers: list[Any]) -> list[Any]:
 
 
 def make_cluster(url: CassandraUrl, tls: ssl.SSLContext | None) -> Any:
-    """Reads and writes by a quorum of the data centre, conditional writes by one of its own (LOCAL_SERIAL)."""
+    """Make a client that reads and writes by a quorum of the data centre, conditional writes by one of its own
+    (LOCAL_SERIAL).
+    """
 
     def profile(consistency_level: int) -> Any:
         return ExecutionProfile(

@@ -39,7 +39,7 @@ class CassandraUrl:
 
 
 def parse_cassandra_url(url: str) -> CassandraUrl:
-    """Raises ``InvalidSettings`` with one line that quotes no credentials."""
+    """Parse ``url``. Raises ``InvalidSettings`` with one line that quotes no credentials."""
     _, _, rest = url.partition("://")
     place, _, query = rest.partition("?")
     authority, _, path = place.partition("/")

@@ -274,7 +274,7 @@ class Writes:
         return {(row["row_kind"], row["place"]): row for row in rows}
 
     def _clean_up(self, batch: Batch) -> None:
-        """What fails here, readers make good: the change is stored."""
+        """Remove hints of earlier changes. What fails here, readers make good: the change is stored."""
         try:
             self._hints.remove_earlier([(hint, batch.attempt) for hint in batch.removed])
         except StoreUnavailable:

@@ -102,7 +102,7 @@ class DynamoDbBackend:
         return _batch(results, now)
 
     def _run(self, places: dict[int, Any], run: Callable[[], list[Written]], results: list[Written]) -> None:
-        """Raises ``StoreUnavailable`` only if nothing was written before."""
+        """Put what ``run`` returns into place. Raises ``StoreUnavailable`` only if nothing was written before."""
         if not places:
             return
         try:
@@ -144,7 +144,7 @@ class DynamoDbBackend:
         self.check()
 
     def check(self) -> None:
-        """Raises ``StoreNotReady`` unless both tables are there."""
+        """Raise ``StoreNotReady`` unless both tables are there."""
         try:
             self._driver.get_one(self._table, layouts.timer_item_key(layouts.CATALOGUE, "CHECK"))
         except StoreEmpty as error:

@@ -47,7 +47,7 @@ class Derived:
 
 
 def expiry(field: str) -> Derived:
-    """The end for the table's TTL."""
+    """Return the end of a row, as the table's TTL reads it."""
     return Derived(
         TIME_TO_LIVE, (field,), lambda values: None if values[field] is None else time_to_live(values[field])
     )
@@ -64,7 +64,7 @@ def _claim_reserve(values: Values) -> Attribute:
 
 
 def _owner_reserve(values: Values) -> Attribute:
-    """The end of a lease is there if and only if an owner is."""
+    """Fill up what an owner may take. The end of a lease is there if and only if an owner is."""
     used = _bytes_of("shard_owner_id", values)
     return text("." * max(1, _OWNER_BYTES - used - (_END_BYTES if used else 0)))
 
@@ -123,7 +123,7 @@ class CallIndex:
 
 
 def hash_key(by: Sequence[str]) -> str:
-    """A tenant's id has no ``#``."""
+    """Join the parts of a hash key by ``#``, which no tenant's id has."""
     return "#".join(by)
 
 

@@ -229,8 +229,9 @@ class Driver:
         return raise_if_none(self.workers.map(run, groups), put_off.values())
 
     def _transact(self, group: Sequence[ItemWrite]) -> Written:
-        """A request whose answer is lost is sent again by the driver under the same token, so it counts once. Another
-        transaction on the same items, and throttling, are waited for; then ``StoreUnavailable``."""
+        """Write a group. A request whose answer is lost is sent again by the driver under the same token, so it
+        counts once. Another transaction on the same items, and throttling, are waited for; then ``StoreUnavailable``.
+        """
         if len(group) > MOST_IN_TRANSACTION:
             raise StoreError(f"a transaction of {len(group)} items is beyond the {MOST_IN_TRANSACTION} of DynamoDB")
         items: list[Any] = [write.in_transaction() for write in group]

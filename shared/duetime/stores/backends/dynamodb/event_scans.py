@@ -87,8 +87,10 @@ class EventScans:
         return _cut(found, query, end)
 
     def _unpublished(self, query: Query) -> Scan:
-        """The index lags behind the table. So it only says which calls have some; their events are then read from the
-        table, strongly consistent and in order, so that none of them is overtaken by a later one."""
+        """Scan unpublished events. The index lags behind the table. So it only says which calls have some; their
+        events are then read from the table, strongly consistent and in order, so that none of them is overtaken by a
+        later one.
+        """
         entries, end = self._scans.found(ACCESSES[UNPUBLISHED], query)
         if set(query.names) <= {*EVENT.key[:-1]}:
             return Scan([row_reader(EVENT, query.names)(entry) for entry in entries], end)

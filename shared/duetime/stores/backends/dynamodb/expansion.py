@@ -227,7 +227,7 @@ class _Expansion:
         return ItemWrite(table=self._table, key=key)
 
     def _entry(self, item: Item) -> ItemWrite:
-        """What is unique is so by its own item."""
+        """Return the write of an index entry. What is unique is so by its own item."""
         is_there = False if item["row_type"] == text("KEY") else None
         return ItemWrite(table=self._table, key=self._layout.in_key(item), item=item, is_there=is_there)
 

@@ -131,7 +131,7 @@ def _update(
     key: tuple[str, ...],
     expected: tuple[tuple[str, bool], ...],
 ) -> str:
-    """``expected``: attributes, and whether they are to be missing."""
+    """Make an update. ``expected``: attributes, and whether they are to be missing."""
     changes = "".join([f' SET "{name}"=?' for name in sets] + [f' REMOVE "{name}"' for name in removes])
     conditions = [f'"{name}"=?' for name in key]
     conditions += [f'"{name}" IS MISSING' if is_missing else f'"{name}"=?' for name, is_missing in expected]
@@ -146,7 +146,7 @@ def _insert(table: str, names: tuple[str, ...]) -> str:
 
 
 def _name(name: str, names: dict[str, str]) -> str:
-    """Some of ours are reserved words, so each has a placeholder."""
+    """Return the placeholder of a name: some of ours are reserved words."""
     placeholder = f"#{name}"
     names[placeholder] = name
     return placeholder

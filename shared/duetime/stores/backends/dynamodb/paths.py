@@ -137,7 +137,7 @@ def _in_catalogue(entity: Entity, path: AccessPath, *, is_of_tenant: bool = Fals
 
 
 def _all_namespaces(query: Query) -> list[Range]:
-    """The internal ones first: nothing else stands between them and the others."""
+    """Return the ranges, the internal ones first: nothing else stands between them and the others."""
     low = f"{layouts.INTERNAL}#"
     if query.after is not None:
         low = LAYOUTS[NAMESPACE].key_of(query.after)["sortKey"]["S"] + NUL

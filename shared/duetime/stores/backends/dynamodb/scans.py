@@ -170,7 +170,7 @@ def _place(access: Access, item: Item, query: Query) -> Place:
 
 
 def _end_of(each: Range) -> Place:
-    """That of the last row of a shard."""
+    """Return the place behind the last row of a shard."""
     return int(each.hash_value["N"]) + 1, ""
 
 

@@ -34,7 +34,7 @@ def default_calls_table_name(table_name: str) -> str:
 
 
 def parse_dynamodb_url(url: str) -> DynamoDbUrl:
-    """Raises ``InvalidSettings`` for anything that is not such a URL."""
+    """Parse ``url``. Raises ``InvalidSettings`` for anything that is not such a URL."""
     parts = urlsplit(url)
     if parts.scheme != "dynamodb" or parts.path not in ("", "/") or parts.fragment or "@" in parts.netloc:
         raise InvalidSettings("a DynamoDB store URL looks like dynamodb://<table>?region=eu-west-1")

@@ -115,7 +115,9 @@ class MongoDbBackend:
 
     @translated
     def atomic(self, groups: Sequence[Sequence[Write]], *, now: datetime | None = None) -> Batch:
-        """The usual case is that all of them can be written. Else a transaction each tells which cannot."""
+        """Write groups. The usual case is that all of them can be written. Else a transaction each tells which
+        cannot.
+        """
         lost = self._lost([write.guard for group in groups for write in group])
         held = [group for group in groups if not any(write.guard in lost for write in group)]
         kept = [group for group in held if all(map(_finds_its_row, group))]

@@ -89,7 +89,7 @@ class Batches:
 
 
 def _raise_unless_duplicates(error: ClientBulkWriteException) -> None:
-    """Returns when unique indexes are all that stood in the way of some of the writes."""
+    """Return when unique indexes are all that stood in the way of some of the writes."""
     failed = error.error
     if isinstance(failed, Exception):  # the request itself failed
         raise failed from None

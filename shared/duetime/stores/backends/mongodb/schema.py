@@ -33,7 +33,7 @@ def initialise(database: Database) -> None:
 
 
 def check(database: Database) -> None:
-    """Raises ``StoreNotReady`` unless the collections are there and this program's."""
+    """Raise ``StoreNotReady`` unless the collections are there and this program's."""
     database.require_transactions()
     stored = _stored_version(database)
     if stored is None and (not (names := database.collection_names()) or _SCHEMA in names):

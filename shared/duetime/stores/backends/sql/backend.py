@@ -143,7 +143,7 @@ class SqlBackend:
 
     @retry_on_deadlock
     def _apart(self, groups: Sequence[Sequence[Write]], now: datetime | None, *, is_judged: bool = True) -> Batch:
-        """Makes those groups that can be made, in one transaction where all goes well.
+        """Make those groups that can be made, in one transaction where all goes well.
 
         ``is_judged``: what is stored tells which cannot. Where another writer is faster, or the database refuses one
         of them, each half is made by itself.
@@ -262,7 +262,7 @@ def _in_lock_order(writes: Sequence[Write]) -> list[Write]:
 
 
 def _group_order(group: Sequence[Write]) -> Key:
-    """That of the timers' batches: transactions that meet on several rows must not wait for each other."""
+    """Return the order of the timers' batches: transactions that meet on several rows must not deadlock."""
     for write in group:
         if write.entity is TIMER:
             return write.key

@@ -111,7 +111,7 @@ class Database:
 
     @contextmanager
     def write(self, now: datetime | None = None) -> Iterator[Mutation]:
-        """A write transaction, committed at the end and rolled back by any exception.
+        """Open a write transaction, committed at the end and rolled back by any exception.
 
         ``now`` is the caller's; None where a test's clock does not matter.
         """
@@ -134,7 +134,7 @@ class Database:
             connection.commit()
 
     def check(self) -> None:
-        """Raises ``StoreUnavailable``, ``StoreNotReady`` or ``StoreEmpty``."""
+        """Raise ``StoreUnavailable``, ``StoreNotReady`` or ``StoreEmpty``."""
         try:
             with self._described() as connection:
                 check_schema(connection)

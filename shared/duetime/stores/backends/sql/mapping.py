@@ -177,7 +177,7 @@ class TimerMapping(Mapping):
         return {*super().are_alike_on(path), "row_type"}
 
     def is_implied_by(self, conditions: Iterable[Condition]) -> list[sa.ColumnElement[bool]]:
-        """An end alone does not make a timer a finished one: damage may have put it into a waiting one's row."""
+        """Ask for a finished row where an end is asked for: damage may have put an end into a waiting one."""
         has_end = any(each.name == "timer_expires_at" for each in conditions)
         return [self.table.c.row_type == constant(RowType.FINISHED)] if has_end else []
 

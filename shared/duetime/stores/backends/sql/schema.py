@@ -125,7 +125,7 @@ def create_schema(connection: sa.Connection, db_now: DbNowStrategy) -> None:
 
 
 def check_schema(connection: sa.Connection) -> None:
-    """Raises ``StoreNotReady`` unless the schema has this program's version, ``StoreEmpty`` for an incomplete one."""
+    """Raise ``StoreNotReady`` unless the schema has this program's version, ``StoreEmpty`` for an incomplete one."""
     if _current_version(connection) < VERSION:
         raise StoreEmpty("the schema is incomplete; `duetime init` completes it")
 

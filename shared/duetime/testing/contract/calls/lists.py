@@ -45,7 +45,7 @@ def newest_first(found: list[ServiceCall]) -> list[ServiceCall]:
 
 @pytest.fixture
 def various(calls: CallStore) -> list[ServiceCall]:
-    """Calls that differ in all that can be filtered by, an hour apart, beside those of another tenant."""
+    """Store calls that differ in all that can be filtered by, an hour apart, beside those of another tenant."""
     stored = []
     names = ["report", "report/daily", "rep", "other"]
     for number in range(24):

@@ -96,7 +96,7 @@ def test_a_loaded_call_that_is_running_is_concluded(calls: CallStore, transfer: 
 
 @pytest.fixture
 def homes(store: Store) -> None:
-    """The namespaces of the calls of some tenants: without one a tenant has no calls."""
+    """Make the namespaces of the calls of some tenants: without one a tenant has no calls."""
     for tenant in ("acme", "moved", "zeta"):
         store.catalogue.create_namespace(f"calls@{tenant}", num_shards=4, dedicated=False, now=NOW, tenant_id=tenant)
 

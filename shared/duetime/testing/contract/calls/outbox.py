@@ -201,7 +201,7 @@ def published(outbox: Outbox, *, now: timedelta = timedelta(0)) -> None:
 
 
 def past_retention(subject: Subject, calls: CallStore, *, days: int) -> None:
-    """The retention of events is a week. Twice: what is put off must not be met again at once."""
+    """Prune after ``days``, with a retention of a week. Twice: what is put off must not be met again at once."""
     for _ in range(2):
         prune(calls, before=(days - 7) * DAY, now=days * DAY)
         if subject.expire_events is not None:

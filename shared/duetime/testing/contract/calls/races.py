@@ -20,7 +20,7 @@ THREADS = 6
 
 @pytest.fixture
 def each(subject: Subject, calls: CallStore) -> list[CallStore]:
-    """A call store per thread: of processes of their own where the store can be opened again."""
+    """Return a call store per thread: of processes of their own where the store can be opened again."""
     reopen = subject.reopen
     return [calls] * THREADS if reopen is None else [reopen().calls for _ in range(THREADS)]
 

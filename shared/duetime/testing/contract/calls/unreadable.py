@@ -24,7 +24,7 @@ from duetime.testing.contract.subject import Subject
 
 @pytest.fixture
 def bad_call(subject: Subject, calls: CallStore) -> ServiceCall:
-    """A Scheduled call whose row is corrupt, between two good ones."""
+    """Store a Scheduled call whose row is corrupt, between two good ones."""
     steps.submit(calls, name="n", tags=("a",))
     call = steps.submit(calls, name="n", tags=("a",), idempotency_key="k")
     steps.submit(calls, name="n", tags=("a",))

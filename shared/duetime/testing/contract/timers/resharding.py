@@ -36,7 +36,7 @@ def reshard(store: Store, namespace: Namespace, num_shards: int, *, now: datetim
 
 @pytest.fixture
 def wider(store: Store, single: Namespace) -> Namespace:
-    """The namespace ``single`` after the switch to four shards."""
+    """Return the namespace ``single`` after the switch to four shards."""
     return reshard(store, single, 4)
 
 

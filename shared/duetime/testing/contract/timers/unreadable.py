@@ -25,7 +25,7 @@ LATER = NOW + seconds(30)
 
 @pytest.fixture
 def bad_timer(subject: Subject, single: Namespace) -> Timer:
-    """A timer whose row is corrupt."""
+    """Store a timer whose row is corrupt."""
     (timer,) = create(subject.store, make_timer(single, "bad", tags=("x",), correlation_id="c"))
     subject.corrupt(timer)
     return timer
@@ -232,7 +232,7 @@ TIMER_DAMAGE: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def damaged(store: Store, single: Namespace) -> list[str]:
-    """The ids of timers whose columns hold what fits their types and nothing else."""
+    """Return the ids of timers whose columns hold what fits their types and nothing else."""
     timers = [
         *(make_timer(single, name, correlation_id="c", **fields) for name, fields in CONTENT_DAMAGE.items()),
         *(replace(make_timer(single, name, correlation_id="c"), **fields) for name, fields in TIMER_DAMAGE.items()),

@@ -158,7 +158,7 @@ class MysqlDbNow(_ServerDbNow):
 
     @classmethod
     def check_clock(cls, cursor: Any) -> None:
-        """Raises ``StoreNotReady`` for a server whose SYSDATE is NOW: each connection's clock would stand still."""
+        """Raise ``StoreNotReady`` for a server whose SYSDATE is NOW: each connection's clock would stand still."""
         hold, ask, let_go = cls.clock_statements
         cursor.execute(hold)
         cursor.execute(ask)

@@ -46,7 +46,7 @@ class DriverConnections:
         return True
 
     def failed(self, raw: Any, error: Any) -> None:
-        """Notes what a unit of work on ``raw`` ended with. With one that is lost, all others are likely to be."""
+        """Note what a unit of work on ``raw`` ended with. With one that is lost, all others are likely to be."""
         if self._is_astray(error) or self._engine.dialect.is_disconnect(error, raw, None):
             self.era += 1
 

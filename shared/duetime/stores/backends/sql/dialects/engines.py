@@ -27,7 +27,7 @@ class ServerDialect:
     kept_connections = 0
 
     def create_database(self) -> None:
-        """The database itself, or the user and its schema, belongs to its operator."""
+        """Make nothing: the database itself, or the user and its schema, belongs to its operator."""
 
     @contextmanager
     def write_turn(self) -> Iterator[None]:

@@ -73,7 +73,7 @@ class OracleCompiler(OracleCompiler_cx_oracle):
         return text
 
     def visit_select(self, select_stmt: sa.Select[Any], *args: Any, **kwargs: Any) -> str:
-        """A locking read takes no FETCH FIRST (ORA-02014): it locks the first rows that are found."""
+        """Compile a SELECT. A locking read takes no FETCH FIRST (ORA-02014): it locks the first rows found."""
         limit = select_stmt._limit_clause
         if select_stmt._for_update_arg is not None and limit is not None:
             select_stmt = select_stmt.limit(None).where(sa.literal_column("ROWNUM", sa.Integer) <= limit)
@@ -120,7 +120,9 @@ class OracleSql(OracleDialect_oracledb):
         return _prepare_session
 
     def initialize(self, connection: sa.Connection) -> None:
-        """What SQLAlchemy would ask a server for takes several requests and rights that users do not have."""
+        """Ask for nothing: what SQLAlchemy would ask a server for takes several requests and rights that users do not
+        have.
+        """
         self.default_schema_name = self._get_default_schema_name(connection)  # type: ignore[no-untyped-call]
 
     def do_rollback(self, dbapi_connection: Any) -> None:

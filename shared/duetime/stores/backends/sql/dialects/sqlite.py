@@ -116,7 +116,7 @@ class SqliteDialect:
         return None if found is None else (found.st_dev, found.st_ino)
 
     def _refuse_another_file(self) -> None:
-        """Raises ``StoreUnavailable`` where the file that is open has been removed or replaced.
+        """Raise ``StoreUnavailable`` where the file that is open has been removed or replaced.
 
         SQLite goes on with it. What is written then would be gone with the process, and others have another file.
         """

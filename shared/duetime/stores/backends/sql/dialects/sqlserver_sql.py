@@ -35,7 +35,7 @@ class Utf16(bytearray):
 
 class SqlServerCompiler(MSSQLCompiler):
     def visit_select(self, select_stmt: sa.Select[Any], *args: Any, **kwargs: Any) -> str:
-        """A locking read locks by hints on its tables."""
+        """Compile a SELECT. A locking read locks by hints on its tables."""
         if select_stmt._for_update_arg is not None:
             for table in select_stmt.get_final_froms():
                 select_stmt = select_stmt.with_hint(table, _LOCKED, "mssql")
@@ -69,7 +69,7 @@ class SqlServerTypes(MSTypeCompiler):
         return f"VARBINARY({type_.length or 1024})"
 
     def visit_small_integer(self, *_: Any, **__: Any) -> str:
-        """What literals are."""
+        """Use the type of literals."""
         return "INT"
 
 
@@ -116,7 +116,7 @@ class SqlServerSql(MSDialect_pymssql):
 
 
 def _end(connection: Any, statement: str) -> None:
-    """``connection`` is the pool's; a bare one is in no transaction that is ours."""
+    """End the transaction. ``connection`` is the pool's; a bare one is in no transaction that is ours."""
     info = getattr(connection, "record_info", None)
     if info is not None and info.get(_IN_TRANSACTION, False):
         cursor = connection.cursor()
