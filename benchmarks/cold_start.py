@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
+import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from tests.aws.application import KEY, read_event
 from tests.support.dynamodb import dynamodb_store
 from tests.support.ministack import running_ministack
 from tests.support.runtime_api import LambdaFunction
+from tests.support.tools import tool_program
 
 TARGET_RATIO = 2.0
 TABLE = "timers"
@@ -77,6 +79,9 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--rounds", type=int, default=15)
     rounds = options.parse_args().rounds
+    # On Lambda the runtime's own packages are compiled, too.
+    runtime = Path(tool_program("lambda-runtime", "python"))
+    subprocess.run([runtime, "-m", "compileall", "-q", runtime.parents[1] / "lib"], check=True)
     with tempfile.TemporaryDirectory() as scratch, running_ministack() as endpoint_url:
         store = dynamodb_store(make_client(endpoint_url=endpoint_url), TABLE)
         store.initialise()
